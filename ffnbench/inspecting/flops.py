@@ -44,7 +44,7 @@ def model_flops(model: ModelSpec, seq_len: int, convention: Convention) -> Model
     window (Megatron-LM, num_floating_point_operations).
     """
     kinds = {group.kind.split()[0] for group in model.groups}
-    active, rest = model.params_active, model.rest
+    active, parts = model.params_active, model.parts
     if {"encoder", "decoder"} <= kinds:
         return ModelFlops(
             forward=None, missing="an encoder's tokens are not a decoder's"
@@ -53,9 +53,9 @@ def model_flops(model: ModelSpec, seq_len: int, convention: Convention) -> Model
         return ModelFlops(forward=None, missing="active parameters are not known")
     scores = sum(score_flops(group, seq_len, convention) for group in model.groups)
     if convention is Convention.SQUARE:
-        used = active - rest.embeddings + rest.tied
+        used = active - parts["embeddings"] + model.tied
         return ModelFlops(forward=2 * used + scores, missing=_missing(model))
-    products = 2 * (rest.head or rest.tied)
+    products = 2 * (parts["head"] or model.tied)
     for group in model.groups:
         of_layer = ffn_flops(group)
         if group.attention is not None:
@@ -76,7 +76,10 @@ def _missing(model: ModelSpec) -> str:
         for window in group.all_windows:
             if window.other:
                 parts.append(f"scores of {window.count} layers of {window.other}")
-    other = model.rest.attention + model.rest.other
+    other = model.parts["attention"] + model.parts["other"]
+    for group in model.groups:
+        if group.attention is not None:
+            other -= group.count * group.attention.params
     if other > SMALL * (model.params_active or model.params):
         parts.append(f"{quantity(other, SI)} parameters of other parts")
     return f"without {', '.join(parts)}" if parts else ""
@@ -88,8 +91,8 @@ def ffn_flops(group: LayerGroup) -> int:
     """
     if group.ffn is not None:
         return flops_forward(group.ffn)
-    assert group.ffn_params_active is not None
-    return 2 * group.ffn_params_active
+    assert group.params_active is not None
+    return 2 * group.params_active
 
 
 def score_flops(group: LayerGroup, seq_len: int, convention: Convention) -> int:

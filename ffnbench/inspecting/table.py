@@ -31,8 +31,8 @@ def answer_of(name: str, seq_len: int, convention: Convention) -> Answer:
     answer = f"FFNs hold {percent:.1f}% of {quantity(model.params, SI)} parameters"
     if model.params_active not in (None, model.params):
         answer += f", {quantity(model.params_active, SI)} of them active for a token"
-    details = [model.note, model.rest.note]
-    if model.rest.head == 0 and model.rest.embeddings:
+    details = [model.note, model.note_on_parts]
+    if model.parts["head"] == 0 and model.parts["embeddings"]:
         details.append("the head shares the embedding's matrix")
     details += [f"counted by {model.counted_by}", f"source: {model.source}"]
     table = Table(
@@ -63,12 +63,12 @@ def rows_of(model: ModelSpec) -> list[Row]:
             rows.append({"part": part, "params": params, "params_active": params})
             continue
         for group in model.groups:
-            active = group.ffn_params_active
+            active = group.params_active
             row: Row = {
                 "part": f"FFN, {group.kind}",
                 "layers": group.count,
-                "params_layer": group.ffn_params,
-                "params": group.count * group.ffn_params,
+                "params_layer": group.params,
+                "params": group.count * group.params,
                 "params_active": None if active is None else group.count * active,
                 "ffn": ffn_text(group),
             }
@@ -119,14 +119,14 @@ def ffn_text(group: LayerGroup) -> str:
     """`swiglu 4,096 -> 14,336, no biases`; the name of the class where it is none of
     ffnbench's forms.
     """
-    spec, read = group.ffn, group.read
+    spec = group.ffn
     if spec is None:
-        return f"{read.name if read else group.kind}, form not proven"
+        return f"{group.module}, form not proven"
     parts = [f"{spec.form_name} {spec.d_model:,} -> {spec.d_ff:,}"]
     parts.append("biases" if spec.bias else "no biases")
     if spec.moe is not None:
         parts += _experts(spec.moe)
-    if read is not None and not read.proven:
+    if not group.proven:
         parts.append("form not proven")
     return ", ".join(parts)
 
@@ -154,10 +154,10 @@ def _json(model: ModelSpec, flops: Flops, convention: Convention, seq_len: int) 
         record = {
             "kind": group.kind,
             "count": group.count,
-            "params": group.ffn_params,
-            "params_active": group.ffn_params_active,
+            "params": group.params,
+            "params_active": group.params_active,
             "spec": jsonable.encode(group.ffn),
-            "proven": group.read is None or group.read.proven,
+            "proven": group.proven,
         }
         layers.append(record)
     data = {

@@ -50,9 +50,6 @@ from ffnbench.models.model import (
     AttentionWindow,
     LayerGroup,
     ModelSpec,
-    ReadFFN,
-    Rest,
-    attention_params,
 )
 
 Shape = tuple[int, ...]
@@ -533,6 +530,7 @@ def read_model(data: dict[str, Any], source: str) -> ModelSpec:
         key = (A_NUMBER.sub("*", layer.path), *shapes, *layer.loose.items(), attention)
         kinds.setdefault(key, []).append(layer)
     groups = [group_of(equal, text) for equal in kinds.values()]
+    counts, tied = other_parts(whole, path, layers, data)
     ignored = ignored_keys(data, config, whole)
     notes = []
     if path:
@@ -551,7 +549,8 @@ def read_model(data: dict[str, Any], source: str) -> ModelSpec:
         counted_by=f"transformers {transformers.__version__}, which built {type(whole).__name__}",
         note="; ".join(notes),
         defaults=sizes_left_out(data, config),
-        rest=_rest(whole, path, layers, groups, data),
+        other_parts=counts,
+        tied=tied,
     )
 
 
@@ -599,14 +598,12 @@ def group_of(layers: list[Layer], config: Any) -> LayerGroup:
     return LayerGroup(
         kind=kind,
         count=len(layers),
+        params=params,
+        params_active=active,
         ffn=spec,
+        module=" and ".join(dict.fromkeys(names)),
+        proven=spec is not None and None not in proofs,
         attention=attention_of(layer, config),
-        read=ReadFFN(
-            params=params,
-            params_active=active,
-            name=" and ".join(dict.fromkeys(names)),
-            proven=spec is not None and None not in proofs,
-        ),
         windows=windows_of(layers, config),
     )
 
@@ -825,15 +822,11 @@ def sizes_left_out(data: Mapping[str, Any], config: Any) -> str:
     return f"defaults of {text.model_type}, which the file does not set: {', '.join(left_out)}"
 
 
-def _rest(
-    whole: Any,
-    path: str,
-    layers: list[Layer],
-    groups: list[LayerGroup],
-    data: Mapping[str, Any],
-) -> Rest:
+def other_parts(
+    whole: Any, path: str, layers: list[Layer], data: Mapping[str, Any]
+) -> tuple[dict[str, int], int]:
     """All parameters that are not those of FFNs, by part; what other models a composite
-    has are `other`.
+    has are `other`. And those of the embedding that are the output layer too.
     """
     of_ffns = set()
     for layer in layers:
@@ -871,14 +864,8 @@ def _rest(
     tied = 0
     if output is not None and not counts["head"]:
         tied = output.numel()
-    return Rest(
-        tied=tied,
-        embeddings=counts["embeddings"],
-        attention=counts["attention"] - attention_params(groups),
-        norms=counts["norms"],
-        head=counts["head"],
-        other=counts["other"],
-    )
+    del counts["ffn"]
+    return dict(counts), tied
 
 
 def main() -> None:

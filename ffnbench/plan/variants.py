@@ -327,7 +327,7 @@ def _variant_of_model(text: str, model: ModelSpec, keys: Values) -> Variant:
         pairs += [f"{key}={typed_as(value)}" for key, value in unsaid.items() if value]
     keys = {**of_model, **keys}
     texts = [f"the FFN of {model.name} ({model.source})"]
-    if not model.main_is_proven:
+    if not model.main.proven:
         texts.append(f"the form of {model.name}'s FFN is not proven")
     notes = [Note(text=line, kind=NoteKind.MODEL) for line in texts]
     if model.defaults:

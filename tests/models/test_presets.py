@@ -81,6 +81,9 @@ def test_parameters_are_those_of_the_source(key: str) -> None:
     assert {group.attention.params for group in model.groups} == {attention}
     assert cost.params(model.main.ffn) == ffn
     assert cost.params_active(model.main.ffn) == ACTIVE.get(key, ffn)
+    for group in model.groups:
+        assert group.params == cost.params(group.ffn)
+        assert group.params_active == cost.params_active(group.ffn)
     assert model.source
 
 

@@ -88,7 +88,7 @@ def built(data: Data) -> Any:
 
 
 def ffn_params(model: Any) -> int:
-    return sum(group.count * group.ffn_params for group in model.groups)
+    return sum(group.count * group.params for group in model.groups)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_the_form_of_a_published_class_is_proven(model_type: str) -> None:
     data = default(model_type)
     model = model_of(data)
     assert model.main.ffn.name == FORMS[model_type]
-    assert all(group.read.proven for group in model.groups)
+    assert all(group.proven for group in model.groups)
     assert ffn_params(model) == by_exclusion(built(data))
 
 
@@ -180,7 +180,7 @@ def test_whole_models_are_as_published(
 def test_a_limit_that_is_infinite_clamps_nothing() -> None:
     """Step 3.5 has one in each of its FFNs."""
     groups = model_of(STEP).groups
-    assert [(group.ffn.form_name, group.read.proven) for group in groups] == [
+    assert [(group.ffn.form_name, group.proven) for group in groups] == [
         ("swiglu", True),
         ("swiglu", True),
     ]
@@ -195,7 +195,7 @@ def test_longcats_ffns_to_the_parameter() -> None:
     assert ffn_params(model) == 28 * layer
     # of the 12 experts that a token goes to a third are zero experts
     expected = 8 * 3 * 6144 * 2048 + 2 * 3 * 6144 * 12288 + 768 * 6144
-    assert model.main.ffn_params_active == expected
+    assert model.main.params_active == expected
 
 
 @pytest.mark.parametrize("model_type", ["bart", "t5", "whisper"])
@@ -272,7 +272,7 @@ def test_a_token_meets_its_experts_and_all_that_is_beside_them(
     data: Data, params: int, active: int
 ) -> None:
     groups = [group for group in model_of(data).groups if group.kind.endswith("moe")]
-    counts = {(group.ffn_params, group.ffn_params_active) for group in groups}
+    counts = {(group.params, group.params_active) for group in groups}
     assert counts == {(params, active)}
 
 
