@@ -7,7 +7,6 @@ from ffnbench.device.environment import (
     environment_of_run,
     noise_advice,
 )
-from ffnbench.device.nvml import clock_advice as device_advice
 from ffnbench.record.messages import DeviceFacts, Greeting
 from ffnbench.report.listing import (
     device_records,
@@ -36,10 +35,7 @@ def environment(world: World) -> Table:
         worker.close()
     records += device_records(_devices(greeting, world), gpu or DeviceFacts())
     records.append(workers_record(greeting.forks))
-    noise = noise_advice()
-    if gpu:
-        noise += device_advice(gpu)
-    return table_of_facts(records, [f"noise: {text}" for text in noise])
+    return table_of_facts(records, [f"noise: {text}" for text in noise_advice()])
 
 
 def _devices(greeting: Greeting, world: World) -> str:

@@ -208,12 +208,12 @@ def about_gpus() -> dict[str, Any]:
 
 
 def about_device(device: str) -> DeviceFacts:
-    """What the GPU is that a case will use, how much of its memory is free, and what
-    its driver says. Called in a worker.
+    """What the GPU is that a case will use, how much of its memory is free, and why
+    its clocks can't be seen. Called in a worker.
     """
     import torch
 
-    from ffnbench.device import nvml
+    from ffnbench.device.nvml import why_unseen
     from ffnbench.record.messages import DeviceFacts
 
     accelerator = accelerator_of(device)
@@ -221,15 +221,15 @@ def about_device(device: str) -> DeviceFacts:
     properties = torch.cuda.get_device_properties(device)
     if torch.version.hip is None:
         capability: str | None = f"{properties.major}.{properties.minor}"
-        of_driver = nvml.nvml_facts(device)
+        missing = why_unseen(device)
     else:
-        capability, of_driver = getattr(properties, "gcnArchName", None), {}
+        capability, missing = getattr(properties, "gcnArchName", None), ""
     return DeviceFacts(
         gpu=torch.cuda.get_device_name(device),
         gpu_memory_bytes=properties.total_memory,
         gpu_free_bytes=accelerator.free_bytes(),
         gpu_capability=capability,
-        **of_driver,
+        nvml_missing=missing,
     )
 
 
@@ -278,15 +278,7 @@ FACTS_OF_WORKER = (
     "cuda",
     "hip",
 )
-IDENTITY_OF_DEVICE = (
-    "gpu_capability",
-    "gpu_memory_bytes",
-    "driver",
-    "gpu_power_limit_w",
-    "gpu_max_clock_mhz",
-    "gpu_ecc",
-)
-FACTS_OF_DEVICE = (*IDENTITY_OF_DEVICE, "gpu_uuid")
+FACTS_OF_DEVICE = ("gpu_capability", "gpu_memory_bytes")
 
 
 def environment_of_run(
@@ -332,7 +324,7 @@ def _fingerprint(greeting: Greeting, gpu: DeviceFacts) -> str:
     )
     if greeting.hip is not None:
         identity += (("hip", greeting.hip),)
-    for name in IDENTITY_OF_DEVICE:
+    for name in FACTS_OF_DEVICE:
         value = getattr(gpu, name)
         if value is not None:
             identity += ((name, value),)

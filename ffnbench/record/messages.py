@@ -88,24 +88,15 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
-    """What a worker says of a GPU: what it is, how it is set, and who else uses it. A
-    field is None where it is not known.
-
-    `gpu_others` is the number of other processes that compute on it. `nvml_missing`
-    says why clocks, throttling and other processes can't be seen; it is empty where
-    they can.
+    """What a worker says of a GPU. A field is None where it is not known.
+    `nvml_missing` says why it can't be seen whether its clocks are held down; it is
+    empty where that can be seen.
     """
 
     gpu: str | None = None
     gpu_memory_bytes: int | None = None
     gpu_free_bytes: int | None = None
     gpu_capability: str | None = None
-    driver: str | None = None
-    gpu_uuid: str | None = None
-    gpu_power_limit_w: float | None = None
-    gpu_max_clock_mhz: int | None = None
-    gpu_ecc: bool | None = None
-    gpu_others: int | None = None
     nvml_missing: str = ""
 
 
@@ -140,9 +131,7 @@ class Sampled:
 
     `waited` is the share of the time that threads waited for a CPU, `faults` are page
     faults. On an accelerator there are also the device's and the host's seconds for a
-    call, and what NVML says right after the sample: what throttles the clocks ("" for
-    nothing), the clock, and, in the first sample of a worker, how many other processes
-    compute there.
+    call, and what throttles its clocks right after the sample, "" for nothing.
     """
 
     value: float
@@ -151,8 +140,6 @@ class Sampled:
     device_s: float | None = None
     host_s: float | None = None
     throttled: str | None = None
-    clock_mhz: int | None = None
-    others: int | None = None
     notes: tuple[str, ...] = ()
 
 

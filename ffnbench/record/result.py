@@ -205,21 +205,6 @@ class BackgroundLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceReadings:
-    """What a worker read of a device right after its samples; unknown is None.
-
-    These are the lowest and the highest clock of its cores, and `others`, how many
-    other processes computed on it after the first sample.
-    """
-
-    worker: int
-    device: str
-    least_clock_mhz: int | None = None
-    most_clock_mhz: int | None = None
-    others: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """One arm of a run: its cases, and the facts about it (name, value) that are not
     the same for all arms.
@@ -258,7 +243,6 @@ class Measurement:
     limit: str = ""  # which limit ended an adaptive run: precision, budget or workers
     around: BackgroundLoad | None = None
     wall_s: float | None = None
-    devices: tuple[DeviceReadings, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

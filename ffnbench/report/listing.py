@@ -26,7 +26,6 @@ from ffnbench.record.result import Environment
 from ffnbench.report.table import Column, Row, Table
 
 # the units of an environment's fields by the end of their names; bytes get a prefix
-UNIT_OF_SUFFIX = {"_bytes": "", "_w": "W", "_mhz": "MHz"}
 # columns of prose, which may be wrapped
 WRAPPED_COLUMNS = (
     "aliases",
@@ -154,23 +153,19 @@ def environment_rows(environment: Environment) -> list[Row]:
 
 
 def _fact(name: str, value: object) -> Row:
-    """The record of a field: of `cpu_clock_mhz` the fact `cpu clock`, `3,000 MHz`."""
-    for end, unit in UNIT_OF_SUFFIX.items():
-        if name.endswith(end) and isinstance(value, int | float):
-            text = f"{value:,.0f} {unit}" if unit else quantity(value, IEC)
-            return {"fact": name.removesuffix(end).replace("_", " "), "value": text}
-    return {"fact": name.replace("_", " "), "value": str(value)}
+    """The record of a field: of `memory_bytes` the fact `memory`, `16.0 GiB`."""
+    text = str(value)
+    if name.endswith("_bytes") and isinstance(value, int):
+        text = quantity(value, IEC)
+    return {"fact": name.removesuffix("_bytes").replace("_", " "), "value": text}
 
 
 def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
-    """The devices, and the state of the GPU: its free memory, the processes of others
-    on it, and why NVML can't be read, if so.
-    """
+    """The devices, the free memory of the GPU, and why NVML can't be read, if so."""
     free = gpu.gpu_free_bytes
     shown = {
         "devices": devices,
         "gpu memory free": quantity(free, IEC) if free else None,
-        "gpu processes of others": gpu.gpu_others,
         "NVML": gpu.nvml_missing,
     }
     return [

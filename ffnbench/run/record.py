@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ffnbench.plan.plan import Note, NoteKind, Plan
-from ffnbench.record.messages import Sampled, Values
-from ffnbench.record.result import DeviceReadings, Failure, FailureKind, Sample
+from ffnbench.record.messages import Values
+from ffnbench.record.result import Failure, FailureKind, Sample
 
 
 @dataclass(slots=True)
@@ -18,8 +18,6 @@ class RunRecord:
     samples: list[Sample] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    # what each worker reads of a device with its samples
-    readings: dict[tuple[int, str], DeviceReadings] = field(default_factory=dict)
 
     @property
     def alive(self) -> list[str]:
@@ -61,20 +59,3 @@ class RunRecord:
         ]
         self.samples += samples
         return samples
-
-    def add_readings(self, worker: int, device: str, sampled: Sampled) -> None:
-        """Record what a sample says of its GPU; that of a CPU says nothing."""
-        clock = sampled.clock_mhz
-        if clock is None and sampled.others is None:
-            return
-        key = worker, device
-        readings = self.readings.get(key, DeviceReadings(worker=worker, device=device))
-        if clock is not None:
-            readings = replace(
-                readings,
-                least_clock_mhz=min(readings.least_clock_mhz or clock, clock),
-                most_clock_mhz=max(readings.most_clock_mhz or clock, clock),
-            )
-        if sampled.others is not None:  # with the first sample of a worker alone
-            readings = replace(readings, others=sampled.others)
-        self.readings[key] = readings

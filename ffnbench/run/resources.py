@@ -63,7 +63,7 @@ def find_devices(
     for name, gpu in gpus.items():
         memory[name] = int(USABLE * (gpu.gpu_free_bytes or 0)) or None
     notes = [
-        f"clocks, throttling and other processes of {name} were not seen: {gpu.nvml_missing}"
+        f"it was not seen whether {name} was throttled: {gpu.nvml_missing}"
         for name, gpu in gpus.items()
         if gpu.nvml_missing
     ]

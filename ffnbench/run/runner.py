@@ -241,7 +241,6 @@ class _Runner:
             timer=self.timer,
             sides=self.sides,
             around=self.watch.around(),
-            devices=tuple(self.record.readings.values()),
             interrupted=interrupted,
             stopped=stopped,
             wall_s=self.budget.run_s,
@@ -344,8 +343,6 @@ class _Runner:
                 return None
             for text in sampled.notes:
                 self.record.note(label, text)
-            device = self.plan.case(label).workload.device
-            self.record.add_readings(self._worker_number, device, sampled)
             sample_s = min(self._sample_s.get(label, math.inf), calls * sampled.value)
             self._sample_s[label] = sample_s
             if is_practice:

@@ -134,7 +134,6 @@ def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
         samples=_entries_of_all(parts, "samples"),
         failures=_last_by("case", _entries_of_all(parts, "failures")),
         warnings=tuple(dict.fromkeys(_entries_of_all(parts, "warnings"))),
-        devices=_entries_of_all(parts, "devices"),
         environment=_first_known(parts, "environment"),
         timer=_first_known(parts, "timer"),
         around=max(
@@ -199,10 +198,7 @@ def _renumbered(parts: Iterable[R]) -> list[R]:
             samples.append(
                 replace(sample, worker=workers + sample.worker, starter=starter)
             )
-        devices = tuple(
-            replace(device, worker=device.worker + workers) for device in part.devices
-        )
-        renumbered.append(replace(part, samples=tuple(samples), devices=devices))
+        renumbered.append(replace(part, samples=tuple(samples)))
         for sample in samples:
             workers = max(workers, sample.worker + 1)
             if sample.starter is not None:

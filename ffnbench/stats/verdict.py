@@ -325,9 +325,7 @@ COMPUTED = {NoteKind.BUSY, NoteKind.NOISE, NoteKind.SHORT}
 def notes_of(
     run: Run, measured: Iterable[Measured], comparisons: Iterable[Comparison]
 ) -> list[Note]:
-    """All notes that follow from the samples and estimates of a run. That a run is busy
-    stands in place of other processes on its device.
-    """
+    """All notes that follow from the samples and estimates of a run."""
     notes = _overhead_notes(run, measured)
     slack = control_slack(rounds_of(run))
     if slack:
@@ -337,9 +335,8 @@ def notes_of(
         )
         notes.append(Note(text=text, kind=NoteKind.NOISE))
     if any(row.verdict is Verdict.BUSY for row in comparisons):
-        return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
-    others = device_others(run)
-    return notes + [Note(text=text, kind=NoteKind.NOISE) for text in others]
+        notes.append(Note(text=busy_text(run), kind=NoteKind.BUSY))
+    return notes
 
 
 def _overhead_notes(run: Run, measured: Iterable[Measured]) -> list[Note]:
@@ -385,16 +382,3 @@ def busy_text(run: Run) -> str:
         ways.append("a longer --budget")
     advice = f", or try {' or '.join(ways)}" if ways else ""
     return f"busy: {who}; wait{advice}"
-
-
-def device_others(run: Run) -> list[str]:
-    """For each device on which other processes computed, a sentence on how many."""
-    most: dict[str, int] = {}
-    for reading in run.devices:
-        others = max(most.get(reading.device, 0), reading.others or 0)
-        most[reading.device] = others
-    return [
-        f"{counted(others, 'other process')} computed on {device}"
-        for device, others in most.items()
-        if others
-    ]

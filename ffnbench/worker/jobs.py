@@ -75,7 +75,6 @@ from ffnbench.worker.subject import (
 )
 
 if TYPE_CHECKING:
-    from ffnbench.device.nvml import DeviceWatch
     from ffnbench.worker.rate import BareCalls
 
 # the jobs that need no plan, but for those in files that are seldom loaded
@@ -111,9 +110,7 @@ class Jobs:
     subjects: dict[str, Subject] = field(default_factory=dict)
     checks: dict[str, Correctness] = field(default_factory=dict)
     wait_meter: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
-    # made at the first job about a rate, and by the first sample on an accelerator
-    bare_calls: BareCalls | None = None
-    device_watch: DeviceWatch | None = None
+    bare_calls: BareCalls | None = None  # made at the first job about a rate
 
     def open(
         self,
@@ -243,12 +240,10 @@ class Jobs:
         """A sample with the state of the accelerator that it was taken on, and a note
         where its device time is not to be had.
         """
-        from ffnbench.device.nvml import DeviceWatch
+        from ffnbench.device.nvml import throttled
         from ffnbench.worker.device_timing import NO_DEVICE_TIME
 
-        if self.device_watch is None:
-            self.device_watch = DeviceWatch()
-        sampled = self.device_watch.after(sampled, device)
+        sampled = replace(sampled, throttled=throttled(device))
         assert subject.timer is not None
         if sampled.device_s is None and subject.timer.gives_up:
             return replace(sampled, notes=(NO_DEVICE_TIME,))

@@ -21,11 +21,7 @@ from ffnbench.device.environment import (
     usable_cpus,
     usable_memory,
 )
-from ffnbench.device.nvml import DeviceWatch, clock_advice
 from ffnbench.plan.plan import Plan
-from ffnbench.record.messages import DeviceFacts, Sampled
-from ffnbench.record.result import DeviceReadings
-from ffnbench.stats.verdict import summarise
 
 A100 = {
     "gpu": "NVIDIA A100-SXM4-80GB",
@@ -45,12 +41,10 @@ def test_without_nvml_a_gpu_says_what_is_missing_and_nothing_fails(
     monkeypatch.setitem(sys.modules, "pynvml", found)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: None)
     nvml.library.cache_clear()
-    told = nvml.nvml_facts("cuda")
-    assert set(told) == {"nvml_missing"}
-    assert ("pip install 'ffnbench[cuda]'" in told["nvml_missing"]) == hint
-    assert told["nvml_missing"] in clock_advice(DeviceFacts(**told))[0]
-    sampled = Sampled(value=1.0)
-    assert DeviceWatch().after(sampled, "cuda") == sampled
+    nvml.handle_of.cache_clear()
+    told = nvml.why_unseen("cuda")
+    assert ("pip install 'ffnbench[cuda]'" in told) == hint
+    assert nvml.throttled("cuda") is None
     nvml.library.cache_clear()
 
 
@@ -73,7 +67,7 @@ def launched(count: int = 2, **told: Any) -> FakeLaunch:
     launch = FakeLaunch()
     names = [told.get("gpu", A100["gpu"])] * count
     launch.facts = {"gpus": count, "gpu_names": names, "cuda": "12.4"}
-    launch.device = lambda name: A100 | {"driver": "550.54.15"} | told
+    launch.device = lambda name: A100 | told
     return launch
 
 
@@ -137,24 +131,32 @@ def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
     )  # not known: it is tried
 
 
-def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
-    launch, clocks = launched(), iter([1980, 1965, 1410] * 99)
+def test_what_held_the_clocks_down_stands_in_each_sample() -> None:
+    launch = launched(nvml_missing="NVML can't be used")
     launch.sample_fields = lambda label: {
-        "throttled": "power cap" if label == "gelu" else "",
-        "clock_mhz": next(clocks),
-        "others": 2,
+        "throttled": "sw thermal slowdown" if label == "gelu" else ""
     }
     done = run(on("cuda"), launch=launch)
-    assert done.devices[0] == DeviceReadings(
-        worker=0,
-        device="cuda",
-        least_clock_mhz=1410,
-        most_clock_mhz=1980,
-        others=2,
-    )
-    assert [seen.worker for seen in done.devices] == [0, 1, 2]
-    notes = [note.text for note in summarise(done)[2]]
-    assert "2 other processes computed on cuda" in notes
+    held = {sample.case for sample in done.samples if sample.throttled}
+    assert held == {"gelu"}
+    notes = [note.text for note in done.warnings]
+    assert "it was not seen whether cuda was throttled: NVML can't be used" in notes
+
+
+@pytest.mark.parametrize(
+    ("bits", "names"),
+    [
+        (0x00, ""),
+        (0x01, ""),
+        (0x04, "power cap"),
+        (0x08, "hw slowdown"),
+        (0x48, "hw thermal slowdown"),
+        (0x24, "sw thermal slowdown, power cap"),
+    ],
+)
+def test_the_reasons_are_those_of_nvml_h(bits: int, names: str) -> None:
+    """By the bits nvmlClocksEventReason... of NVML's header; 0x01 is an idle GPU."""
+    assert nvml.throttle_reasons(bits) == names
 
 
 @pytest.mark.parametrize(

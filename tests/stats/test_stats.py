@@ -15,7 +15,6 @@ from ffnbench.gate.interim import latency_report
 from ffnbench.plan.plan import CONTROL
 from ffnbench.record.result import (
     Comparison,
-    DeviceReadings,
     Failure,
     FailureKind,
     Run,
@@ -229,18 +228,7 @@ def test_a_row_that_takes_longer_has_its_ratio_times_as_large(
 
 
 def test_runs_that_are_joined_have_no_worker_in_common() -> None:
-    """Neither in what was sampled, nor in what was read of a device beside it."""
     plan = plan_of(workers=3, rounds=1)
-    read = tuple(
-        DeviceReadings(worker=worker, device="cuda", others=worker)
-        for worker in range(2)
-    )
-    run = run_of(plan, {"a": [[1.0], [1.1]], "b": [[1.0], [1.1]]}, devices=read)
+    run = run_of(plan, {"a": [[1.0], [1.1]], "b": [[1.0], [1.1]]})
     both = join_runs([latency_report(run), latency_report(run)])
     assert sorted({sample.worker for sample in both.samples}) == [0, 1, 2, 3]
-    assert [(reading.worker, reading.others) for reading in both.devices] == [
-        (0, 0),
-        (1, 1),
-        (2, 0),
-        (3, 1),
-    ]
