@@ -208,9 +208,9 @@ class KnownProber(Prober):
         pass
 
     def origin(self, target: str) -> Path:
-        file = {"mypkg.mlp": "mypkg/mlp.py", "mlp.py": "mlp.py"}.get(
-            target.rpartition(":")[0]
-        )
+        name = target.rpartition(":")[0]
+        files = {"mypkg.mlp": "mypkg/mlp.py"}
+        file = name if name.endswith(".py") else files.get(name)
         return (
             Path(self._arm.source, file).resolve()
             if file

@@ -21,11 +21,15 @@ import ffnbench
 from ffnbench.app.main import run_command_line
 from ffnbench.report.store import report_text
 
-DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")]
-)
-TEXTS = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+DOCUMENTS = [*PAGES, *ROOT.glob("results/*.md")]
+TEXTS = {path.name: path.read_text(encoding="utf-8") for path in PAGES}
 BLOCK = re.compile(r"(?:<!-- (\S+) -->\n)?```(\w*)\n(.*?)```", re.DOTALL)
+
+
+RUNTIME = re.search(r"```py\n(# runtime\.py\n.*?)```", TEXTS["runtimes.md"], re.DOTALL)[
+    1
+]
 
 
 def blocks(kind: str) -> list[tuple[str, str]]:
@@ -38,9 +42,10 @@ def blocks(kind: str) -> list[tuple[str, str]]:
     ]
 
 
-def commands() -> list[str]:
-    """Every line of ffnbench that a reader copies: of a shell, a workflow or a table.
-    Those of kernel-writer.md, of a baseline and of SLURM are typed by other tests.
+def commands() -> dict[str, int]:
+    """Every line of ffnbench that a reader copies, of a shell, a workflow, a table or a
+    sentence, with its exit code. Those of kernel-writer.md, of a baseline and of SLURM
+    are typed by other tests.
     """
     lines = [
         line
@@ -50,26 +55,31 @@ def commands() -> list[str]:
     ]
     for _, body in blocks("yaml"):
         lines += re.findall(r"(?<=- run: )ffnbench .*", body)
-    lines += re.findall(r"^\| .* \| `(ffnbench [^`]+)` \|$", TEXTS["README.md"], re.M)
-    typed_elsewhere = ("ffn.json", "--on slurm", "# exit code")
-    return [
-        line.replace("${{ github.base_ref }}", "main")
-        for line in dict.fromkeys(lines)
-        if line.startswith("ffnbench ")
-        and not any(word in line for word in typed_elsewhere)
-    ]
+    for name in ("README.md", "student.md", "designer.md", "in-place.md"):
+        lines += re.findall(r"`(ffnbench [^`]+)`", TEXTS[name])
+    typed_elsewhere = ("ffn.json", "--on slurm", "COMMAND")
+    found = {}
+    for line in lines:
+        typed, _, code = line.partition("  # exit code ")
+        words = typed.split()
+        is_whole = words[:1] == ["ffnbench"] and len(words) > 2
+        if is_whole and not any(word in typed for word in typed_elsewhere):
+            found[typed] = int(code[:1] or 0)
+    return found
+
+
+COMMANDS_OF_PAGES = commands()
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that commands of the documents name."""
     monkeypatch.chdir(tmp_path)
-    hostile = (ROOT / "tests" / "hostile.py").read_text()
     asked = dict(variants="relu,gelu,swiglu", precision=0.5, metrics="latency")
     saved = report_text(measure(prepare(**asked), launch=FakeLaunch()))
     for name, text in {
         "mine.py": "def telu(x): return x * x.exp().tanh()\n",
-        "path/to/mlp.py": f"{hostile}\n\nFusedSwiGLU = TwoThirds\n",
+        "runtime.py": RUNTIME,
         "docs/notes.py": (ROOT / "docs" / "notes.py").read_text(),
         "run.json": saved,
         "baseline.json": saved,
@@ -79,7 +89,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("line", commands(), ids=commands())
+RIGHT = [line for line, code in COMMANDS_OF_PAGES.items() if code == 0]
+WRONG = [(line, code) for line, code in COMMANDS_OF_PAGES.items() if code]
+
+
+@pytest.mark.parametrize("line", RIGHT, ids=str)
 def test_a_command_works(line, folder, monkeypatch, capsys, on_machine) -> None:
     """With workers faked and counts real, so that every flag, name and path is checked
     and nothing is timed.
@@ -95,6 +109,14 @@ def test_a_command_works(line, folder, monkeypatch, capsys, on_machine) -> None:
     assert "".join(capsys.readouterr())
     written = [value for flag, value in pairwise(arguments) if flag == "-o"]
     assert all(Path(value).exists() for value in written)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("line", "code"), WRONG)
+def test_a_command_ends_as_the_page_says(line, code, in_process, monkeypatch) -> None:
+    """With real workers, which find what is wrong."""
+    monkeypatch.chdir(ROOT)
+    assert in_process(*shlex.split(line)[1:])[0] == code
 
 
 CONSOLES = [
@@ -188,9 +210,8 @@ def test_python_md_has_every_function() -> None:
 
 def test_the_architecture_names_what_is_there() -> None:
     """`room/file.py: name` is a function, a class or a constant of that file."""
-    references = re.findall(
-        r"`([\w/]+\.(?:py|toml))(?:: (\w+))?`", TEXTS["architecture.md"]
-    )
+    maps = TEXTS["architecture.md"] + TEXTS["CONTRIBUTING.md"]
+    references = re.findall(r"`([\w/]+\.(?:py|toml))(?:: (\w+))?`", maps)
     assert references
     for file, name in references:
         [path, *_] = [
