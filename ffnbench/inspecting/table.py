@@ -96,7 +96,7 @@ def flops_lines(flops: Flops, convention: Convention, seq_len: int) -> list[str]
         return [f"FLOPs a token are not known: {chosen.missing}"]
     line = f"{gigas(chosen.forward)} GFLOP a token forward, {gigas(chosen.training)} in training, at {seq_len:,} tokens: {NAMES[convention]}, output layer in, embedding out"
     others = [
-        f"{gigas(found.training)} in training ({100 * (found.training / chosen.training - 1):+.1f}%) by {NAMES[other]}"
+        f"{gigas(found.training)} in training ({100 * (found.training / chosen.training - 1):+z.1f}%) by {NAMES[other]}"
         for other, found in flops.items()
         if other is not convention and found.training
     ]

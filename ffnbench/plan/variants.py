@@ -203,9 +203,10 @@ def _typed(text: str, preset: ModelSpec | None) -> Typed:
         if name not in PRESETS:
             names = ACTIVATIONS.spellings() + GATED.spellings() + PRESETS.names()
             where = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
-            raise FfnbenchError(
-                f"unknown variant {name!r}", hint_for(name, names, where)
-            )
+            hint = hint_for(name, names, where)
+            if name.endswith("config.json"):
+                hint = f"--preset {name} reads it, and `preset` is its FFN"
+            raise FfnbenchError(f"unknown variant {name!r}", hint)
         model = PRESETS.get(name)
     keys: dict[str, tuple[Any, ...]] = {}
     if pairs:
