@@ -24,7 +24,7 @@ from ffnbench.plan.metrics import SAVED
 from ffnbench.plan.plan import Case
 from ffnbench.record.result import Report
 from ffnbench.report.columns import column
-from ffnbench.report.header import axis_column, conditions_line, heading
+from ffnbench.report.header import axis_columns, conditions_line, heading
 from ffnbench.report.notes import details
 from ffnbench.report.sentences import (
     MOST_NAMED,
@@ -47,14 +47,7 @@ def block_table(report: Report) -> Table:
     plan, rows = report.plan, block_rows(report)
     stacks = [stacks_of(group) for group in plan.groups]
     naming = [column("label", word=lambda row: plan.name_of(row["label"]))]
-    groups = []
-    if len(stacks) > 1 and any(len(of_point) > 1 for of_point in stacks):
-        groups = [
-            (heading(group), len(of_point))
-            for group, of_point in zip(plan.groups, stacks, strict=True)
-        ]
-    else:
-        naming += map(axis_column, plan.groups[0].values)
+    naming += axis_columns(plan)
     if report.is_of_counts:
         columns = [column("d_ff", 2), *COUNTS]
         lines = [*_counted_lines(report), remarks(report)]
@@ -74,8 +67,7 @@ def block_table(report: Report) -> Table:
         header=header(report),
         summary=[line for line in lines if line],
         details=[CONVENTION, *([] if report.is_of_counts else details(report))],
-        groups=groups,
-        naming=len(naming),
+        groups=[len(of_point) for of_point in stacks],
     )
 
 

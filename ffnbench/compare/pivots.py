@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ffnbench.record.result import Report, Verdict
 from ffnbench.report.columns import column
-from ffnbench.report.header import axis_column
+from ffnbench.report.header import axis_columns
 from ffnbench.report.table import (
     UNKNOWN_CELL,
     Column,
@@ -34,9 +34,13 @@ def pivot(report: Report, table: Table, title: str) -> Table | None:
     plan = report.plan
     variants = [plan.name_of(case.label) for case in plan.groups[0].cases]
     axes = list(plan.groups[0].values)
-    if not (table.groups and axes) or any(
-        [plan.name_of(case.label) for case in group.cases] != variants
-        for group in plan.groups
+    if (
+        not axes
+        or len(variants) < 2
+        or any(
+            [plan.name_of(case.label) for case in group.cases] != variants
+            for group in plan.groups
+        )
     ):
         return None
     by_label = {row["label"]: row for row in table.rows}
@@ -55,7 +59,7 @@ def pivot(report: Report, table: Table, title: str) -> Table | None:
     seconds = column("latency_s", 0, title=title, least_width=0, **words)
     ratios = [_ratio_column(name, variants[0], title) for name in variants[1:]]
     return Table(
-        columns=(*map(axis_column, axes), seconds, *ratios),
+        columns=(*axis_columns(plan), seconds, *ratios),
         rows=points,
         header=[*table.header, legend],
         summary=table.summary,

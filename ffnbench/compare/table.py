@@ -22,23 +22,21 @@ from ffnbench.plan.plan import Plan
 from ffnbench.record.result import Report
 from ffnbench.report.columns import QUANTITIES, case_rows, column, timed_columns
 from ffnbench.report.header import (
-    axis_column,
+    axis_columns,
     compares_ways,
     conditions_line,
     differing_conditions,
-    headings,
-    swept_columns,
 )
 from ffnbench.report.notes import details, row_notes
 from ffnbench.report.sentences import failures, remarks, sentences
-from ffnbench.report.table import EXTRA, Column, Row, Table
+from ffnbench.report.table import EXTRA, FIRST, Column, Row, Table
 from ffnbench.report.words import error_text
 
 BOUNDS_LINE = (
     "bounds, not measurements: no call takes less, where each tensor passes memory once"
 )
 BOUNDS = (
-    Column("hardware", left=True),
+    Column("hardware", left=True, priority=FIRST),
     Column("flops_per_byte", "FLOP/B", read=digits, priority=1),
     Column("at_least_s", "at least", units=TIME),
     Column("bound_by", "bound by", left=True),
@@ -74,10 +72,9 @@ def compare_table(report: Report) -> Table:
         header=[header],
         summary=_summary_of(report),
         details=row_notes(report) if report.is_of_counts else details(report),
-        groups=[(text, machines * size) for text, size in headings(plan)],
-        naming=len(naming),
+        groups=[machines * len(group.cases) for group in plan.groups],
     )
-    if not table.groups or not report.comparisons or compares_ways(plan):
+    if not (plan.is_sweep and report.comparisons) or compares_ways(plan):
         return table
     from ffnbench.compare.pivots import pivot
 
@@ -114,9 +111,9 @@ def _naming_columns(report: Report) -> list[Column]:
     plan = report.plan
     if not compares_ways(plan):
         return [column("label", word=lambda row: plan.name_of(row["label"]))]
-    columns = [column("backend", 0)]
+    columns = [column("backend", FIRST)]
     if "weight_format" in differing_conditions(plan):
-        columns.append(column("weight_format", 0, left=True))
+        columns.append(column("weight_format", FIRST, left=True))
     if len({_variant(plan, case.label) for case in plan.shown}) > 1:
         name = column("label", word=lambda row: _variant(plan, row["label"]))
         columns.insert(0, name)
@@ -155,7 +152,7 @@ def _differing_columns(report: Report) -> list[Column]:
     the same in all stands in the header.
     """
     plan = report.plan
-    columns = [axis_column(key) for key in swept_columns(plan) if key != "d_ff"]
+    columns = [each for each in axis_columns(plan) if each.key != "d_ff"]
     for key in ("dtype", "device", "mode", "batch", "seq_len", "threads"):
         for group in plan.groups:
             if len({getattr(case.workload, key) for case in group.cases}) > 1:

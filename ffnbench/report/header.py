@@ -34,7 +34,7 @@ from ffnbench.plan.plan import (
     value_of,
 )
 from ffnbench.record.result import Report
-from ffnbench.report.table import Column, Groups
+from ffnbench.report.table import FIRST, Column
 from ffnbench.report.words import backend_text, device_text, join_words
 
 # the share by which a matched width may miss without being named above the table
@@ -146,27 +146,12 @@ def _with_values(key: str, values: Sequence[Value]) -> str:
     return text if key in TOLD_BY_VALUE else f"{key} {text}"
 
 
-def headings(plan: Plan) -> Groups:
-    """The heading of each group with the number of its rows; none where there is one
-    group, or each group is one row.
-    """
-    if not _has_headings(plan):
-        return ()
-    return [(heading(group), len(group.cases)) for group in plan.groups]
-
-
-def _has_headings(plan: Plan) -> bool:
-    return len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups)
-
-
-def swept_columns(plan: Plan) -> Sequence[str]:
-    """The axes that need a column; none where headings tell the values."""
-    return () if _has_headings(plan) else tuple(plan.groups[0].values)
-
-
-def axis_column(key: str) -> Column:
-    """The column of an axis: the value of each row on it."""
-    return Column(key=key, priority=2, left=key in TOLD_BY_VALUE, read=axis_text)
+def axis_columns(plan: Plan) -> list[Column]:
+    """A column for each axis, which tells the groups apart."""
+    return [
+        Column(key, priority=FIRST, left=key in TOLD_BY_VALUE, read=axis_text)
+        for key in plan.groups[0].values
+    ]
 
 
 def axis_text(value: Value) -> str:

@@ -18,9 +18,9 @@ from ffnbench.plan.plan import Case
 from ffnbench.record.result import Estimate, Report
 
 Row = dict[Any, Any]
-Groups = Sequence[tuple[str, int]]  # of rows: the heading of each, and its rows
 UNKNOWN_CELL = "-"
-EXTRA = 9  # the priority of a column that only -v shows
+FIRST = -1  # the priority of a column that tells rows apart
+EXTRA = 9  # of one that only -v shows
 # letters that are kept free for a measured column whatever was measured, so that which
 # columns fit depends on the question alone
 NUMBER_WIDTH, RATIO_WIDTH, VERDICT_WIDTH = 7, 20, 10
@@ -144,8 +144,8 @@ class Table:
     """Rows with their columns, the `header` above them, the few sentences below that
     answer, and the `details` that -v shows.
 
-    Programs read `saved`, or the rows where it is None. The first `naming` columns tell
-    rows apart. Where the `pivot` fits, it is shown in place of this table.
+    Programs read `saved`, or the rows where it is None. `groups` are the numbers of
+    rows that belong together. Where the `pivot` fits, it is shown instead.
     """
 
     columns: tuple[Column, ...]
@@ -153,8 +153,7 @@ class Table:
     header: Sequence[str] = ()
     summary: Sequence[str] = ()
     details: Sequence[str] = ()
-    groups: Groups = ()
-    naming: int = 1
+    groups: Sequence[int] = ()
     pivot: Table | None = None
     saved: Sequence[Row] | None = None
 
@@ -167,17 +166,6 @@ class Table:
     def at_its_widest(self) -> Table:
         """The table that a wide terminal would show."""
         return self.pivot or self
-
-    @property
-    def blocks(self) -> list[tuple[str, Sequence[Row]]]:
-        """The heading of each group with its rows; all rows under an empty heading
-        where there are no groups.
-        """
-        blocks, start = [], 0
-        for heading, size in self.groups or [("", len(self.rows))]:
-            blocks.append((visible(heading), self.rows[start : start + size]))
-            start += size
-        return [block for block in blocks if block[1]]
 
     def shown(self, *, every: bool = False) -> list[Column]:
         """The columns, each in one unit; with `every` also those that need -v."""

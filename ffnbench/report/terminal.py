@@ -8,7 +8,8 @@ width needs, and all details.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from itertools import accumulate
 
 from rich import box
 from rich.cells import cell_len
@@ -17,7 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ffnbench.common.streams import visible
-from ffnbench.report.table import Column, Row, Table
+from ffnbench.report.table import FIRST, Column, Row, Table
 
 # letters
 COLUMN_GAP = 2
@@ -61,8 +62,10 @@ def plain(table: Table, width: int = 80) -> str:
 def renderable(table: Table, width: int, *, verbose: bool = False) -> RenderableType:
     """The table with the lines above and below it, for this width."""
     pivot = table.pivot
-    if pivot and not verbose and _fits(pivot, width):
-        table = pivot
+    if pivot and not verbose:
+        columns = pivot.shown()
+        if columns_that_fit(columns, pivot.rows, width) == columns:
+            table = pivot
     lines: list[RenderableType] = [_paragraph(line, width) for line in table.header]
     if table.rows:
         lines += _lines_of_columns(table, width, verbose=verbose)
@@ -84,92 +87,59 @@ def _lines_of_columns(
     table: Table, width: int, *, verbose: bool
 ) -> list[RenderableType]:
     """The columns that fit, and which are left out; with `verbose` these stand in
-    further blocks, each of which begins with the first column.
+    further blocks, each of which begins with the columns that tell rows apart.
     """
-    label, *rest = table.shown(every=verbose)
-    block = columns_that_fit([label, *rest], table.rows, width)
-    lines = _in_groups(block, table, width)
-    rest = [column for column in rest if column not in block]
+    columns = table.shown(every=verbose)
+    shown = columns_that_fit(columns, table.rows, width)
+    lines: list[RenderableType] = [_rich_table(shown, table)]
+    rest = [column for column in columns if column not in shown]
     if rest and not verbose:
-        titles = [column.title for column in block]
+        titles = [column.title for column in shown]
         names = [each.name if each.title in titles else each.title for each in rest]
         text = f"left out: {', '.join(dict.fromkeys(names))} (-v)"
         return [*lines, _paragraph(text, width, style="dim")]
+    naming = [one for one in shown if one.priority == FIRST or one is shown[0]]
     while rest:
-        block = columns_that_fit([label, *rest], table.rows, width)
-        lines += [Text(), *_in_groups(block, table, width)]
+        block = columns_that_fit([*naming, *rest], table.rows, width)
+        lines += [Text(), _rich_table(block, table)]
         rest = [column for column in rest if column not in block]
     return lines
-
-
-# How wide columns are
-
-
-def _width_of(column: Column, rows: Sequence[Row]) -> int:
-    """The width of the widest text of a column, its heading among them."""
-    return max(map(cell_len, (column.title, column.unit, *map(column.text, rows))))
-
-
-def _narrowest(column: Column, rows: Sequence[Row]) -> int:
-    """The least width of a column: that of its longest word for prose, else that of its
-    widest text.
-    """
-    natural = _width_of(column, rows)
-    if not column.prose:
-        return natural
-    words = [word for row in rows for word in column.text(row).split()]
-    return min(natural, max([NARROWEST_WRAPPED, *map(cell_len, words)]))
-
-
-def _fits(table: Table, width: int) -> bool:
-    """Whether all columns of a table fit, none of them folded."""
-    widths = [_width_of(column, table.rows) for column in table.shown()]
-    return sum(widths) + COLUMN_GAP * (len(widths) - 1) <= width
 
 
 def columns_that_fit(
     columns: Sequence[Column], rows: Sequence[Row], width: int
 ) -> list[Column]:
     """The columns of the highest priority that fit together, in their order. The first
-    column, and one other, are always among them. The first column takes a third of the
-    width at most: longer labels are folded.
+    column, and the best of those that do not tell rows apart, are always among them.
+    The first takes a third of the width at most: longer texts are folded.
     """
     label, *others = columns
-    used = min(_width_of(label, rows), max(NARROWEST_LABEL, width // 3))
+    others.sort(key=lambda column: column.priority)
+    best = next((one for one in others if one.priority > FIRST), label)
+    used = min(_narrowest(label, rows), max(NARROWEST_LABEL, width // 3))
     fitting = [label]
-    for column in sorted(others, key=lambda column: column.priority):
-        need = max(_narrowest(column, rows), column.least_width) + COLUMN_GAP
-        if used + need <= width or len(fitting) == 1:
+    for column in sorted(others, key=lambda column: column is not best):
+        need = _narrowest(column, rows) + COLUMN_GAP
+        if used + need <= width or column is best:
             fitting.append(column)
             used += need
     return [column for column in columns if column in fitting]
 
 
-def _in_groups(
-    columns: Sequence[Column], table: Table, width: int
-) -> list[RenderableType]:
-    """The headings of the columns, and below them the rows of each group under its
-    heading, all in columns of the same width.
+def _narrowest(column: Column, rows: Sequence[Row]) -> int:
+    """The least width of a column: that of its longest word for prose, else that of its
+    widest text, its heading among them.
     """
-    label, *others = columns
-    widths = {column.key: _narrowest(column, table.rows) for column in others}
-    # only a label can be longer than the terminal: it is folded over several lines
-    room = width - sum(widths.values()) - COLUMN_GAP * len(others)
-    widths[label.key] = min(_width_of(label, table.rows), max(NARROWEST_LABEL, room))
-    if not table.groups:
-        return [_rich_table(columns, widths, table.rows)]
-    lines: list[RenderableType] = [_rich_table(columns, widths, [])]
-    for heading, rows in table.blocks:
-        block = _rich_table(columns, widths, rows)
-        block.show_header = False
-        lines += [Text(heading, style="bold"), block, Text()]
-    return lines[:-1]
+    texts = [column.title, column.unit, *map(column.text, rows)]
+    natural = max(column.least_width, *map(cell_len, texts))
+    if not column.prose:
+        return natural
+    words = [word for text in texts for word in text.split()]
+    return min(natural, max([NARROWEST_WRAPPED, *map(cell_len, words)]))
 
 
-def _rich_table(
-    columns: Sequence[Column], widths: Mapping[str, int], rows: Iterable[Row]
-) -> RichTable:
-    """A table of these rows."""
+def _rich_table(columns: Sequence[Column], table: Table) -> RichTable:
+    """A table of these columns, with a line between groups of several rows."""
     # one cell of padding and one of the box's divider make the gap
     shown = RichTable(
         box=LINE,
@@ -180,21 +150,19 @@ def _rich_table(
     )
     has_units = any(column.unit for column in columns)
     for column in columns:
-        heading = [column.title]
-        if has_units:
-            heading = [column.title, column.unit] if column.unit else ["", column.title]
+        lines = [column.title, column.unit] if column.unit else ["", column.title]
         shown.add_column(
-            Text("\n".join(heading)),
+            Text("\n".join(lines) if has_units else column.title),
             justify="left" if column.left else "right",
             no_wrap=column is not columns[0] and not column.prose,
             overflow="fold",
-            width=None if column.prose else widths[column.key],
-            min_width=widths[column.key],
+            min_width=_narrowest(column, table.rows) if column.prose else None,
         )
-    for row in rows:
+    ends = set(accumulate(table.groups)) if max(table.groups, default=0) > 1 else ()
+    for number, row in enumerate(table.rows, 1):
         cells = [
             Text(each.text(row), style=each.style(row) if each.style else "")
             for each in columns
         ]
-        shown.add_row(*cells)
+        shown.add_row(*cells, end_section=number in ends)
     return shown

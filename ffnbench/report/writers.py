@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.jsonable import json_text
 from ffnbench.common.streams import visible
-from ffnbench.report.table import Column, Row, Table
+from ffnbench.report.table import Row, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,25 +39,13 @@ def json_list(rows: Sequence[Row]) -> str:
     return json_text(list(rows), 1) + "\n"
 
 
-def _cells(table: Table, columns: Sequence[Column]) -> list[list[str]]:
-    """The texts of a table, row by row; the heading of a group is the first cell of a
-    row whose others are empty.
-    """
-    lines = []
-    for heading, rows in table.blocks:
-        if heading:
-            lines.append([heading, *[""] * (len(columns) - 1)])
-        lines += [[column.text(row) for column in columns] for row in rows]
-    return lines
-
-
 def _texts(table: Table) -> pd.DataFrame:
     """The texts of a table with the headings of its columns."""
     import pandas as pd
 
     columns = table.shown()
-    names = [column.name for column in columns]
-    return pd.DataFrame(_cells(table, columns), columns=names)
+    cells = [[column.text(row) for column in columns] for row in table.rows]
+    return pd.DataFrame(cells, columns=[column.name for column in columns])
 
 
 # Markdown
@@ -72,7 +60,8 @@ def markdown(table: Table) -> str:
         sides = [":--" if column.left else "--:" for column in columns]
         titles = [column.name for column in columns]
         lines += ["", _pipe(titles), f"| {' | '.join(sides)} |"]
-        lines += map(_pipe, _cells(table, columns))
+        for row in table.rows:
+            lines.append(_pipe(column.text(row) for column in columns))
     if table.summary:
         lines += ["", *(f"{_prose(line)}  " for line in table.summary)]
     return "\n".join(lines).rstrip() + "\n"

@@ -110,7 +110,7 @@ def test_no_control_gets_into_a_table() -> None:
     text = "".join(f"a{sign}" for sign in CONTROLS)
     columns = Column(key="x", title=text), Column(key="n")
     table = Table(
-        columns=columns, rows=[{"x": text, "n": 1}], header=(text,), groups=((text, 1),),
+        columns=columns, rows=[{"x": text, "n": 1}], header=(text,),
         details=(text,), summary=(text,),
     )  # fmt: skip
     for shown in (

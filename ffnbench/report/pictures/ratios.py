@@ -17,7 +17,6 @@ from ffnbench.common.streams import visible
 from ffnbench.common.units import TIME, quantity
 from ffnbench.record.result import SAME_WITHIN, Report, Verdict
 from ffnbench.report.columns import case_rows
-from ffnbench.report.header import heading, headings
 from ffnbench.report.pictures.canvas import (
     BAND,
     BLACK,
@@ -53,7 +52,7 @@ VERDICT_MARKERS: dict[Verdict, tuple[str, str, str]] = {
     Verdict.UNCLEAR: ("o", BLACK, "white"),
     Verdict.BUSY: ("D", BLACK, "white"),
 }
-Lines = Sequence[tuple[str, Row | None]]  # the name of a row, or a heading alone
+Lines = Sequence[tuple[str, Row]]  # the name of a row, and the row
 
 
 @drawing()
@@ -63,7 +62,7 @@ def ratio_figure(report: Report) -> Figure:
     compared = [
         row
         for _, row in lines
-        if row and row["ratio"] is not None and row["verdict"] != Verdict.REFERENCE
+        if row["ratio"] is not None and row["verdict"] != Verdict.REFERENCE
     ]
     if not compared:
         raise nothing_to_draw("ratio")
@@ -72,12 +71,9 @@ def ratio_figure(report: Report) -> Figure:
     figure, [axes] = panels(1, height)
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_yticks(range(len(lines)), [name for name, _ in lines])
-    for label, (_, row) in zip(axes.get_yticklabels(), lines, strict=True):
-        if row is None:
-            label.set_fontstyle("italic")
     _draw_ratios(axes, report, lines)
     beside = axes.secondary_yaxis("right")
-    texts = [_text(row) if row else "" for _, row in lines]
+    texts = [_text(row) for _, row in lines]
     beside.set_yticks(range(len(lines)), texts, fontsize=SMALL_FONT)
     for panel in (axes, beside):
         panel.tick_params(axis="y", length=0)
@@ -88,18 +84,13 @@ def ratio_figure(report: Report) -> Figure:
 
 
 def _lines(report: Report) -> Lines:
-    """The rows with their names, those of a group below its heading."""
-    rows = {row["label"]: row for row in case_rows(report)}
-    has_headings = bool(headings(report.plan))
-    lines: list[tuple[str, Row | None]] = []
-    for group in report.plan.groups:
-        if has_headings:
-            lines.append((heading(group), None))
-        for case in group.cases:
-            name = case.row if has_headings else case.label
-            parts = name.split("@") if len(name) > SHORT_NAME else [name]
-            texts = [shown_name(part, LONGEST_LINE) for part in parts]
-            lines.append(("\n@".join(texts), rows[case.label]))
+    """The rows with their names, a long one with a line for each of its keys."""
+    lines = []
+    for row in case_rows(report):
+        name = row["label"]
+        parts = name.split("@") if len(name) > SHORT_NAME else [name]
+        texts = [shown_name(part, LONGEST_LINE) for part in parts]
+        lines.append(("\n@".join(texts), row))
     return lines
 
 
@@ -115,8 +106,6 @@ def _draw_ratios(axes: Axes, report: Report, lines: Lines) -> None:
     """Draw the ratio of each row with its interval."""
     references = set()
     for place, (_, row) in enumerate(lines):
-        if row is None:
-            continue
         references.add(report.plan.name_of(report.plan.reference_of(row["label"])))
         if row["ratio"] is None or row["failure"]:
             continue
