@@ -46,13 +46,15 @@ def try_lock(file: BinaryIO) -> bool:
 
 def own_folder() -> Path:
     """The folder for what outlasts a command, which is made where there is none:
-    `ffnbench` in $XDG_STATE_HOME or ~/.local/state.
+    `ffnbench` in $XDG_STATE_HOME or ~/.local/state. A path that is not absolute is
+    ignored, as the XDG Base Directory Specification says.
 
     Raises OSError or RuntimeError where it can't be made, or others may write to it.
     """
-    folder = Path(
-        os.environ.get("XDG_STATE_HOME") or "~/.local/state", "ffnbench"
-    ).expanduser()
+    states = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not states.is_absolute():
+        states = Path("~/.local/state").expanduser()
+    folder = states / "ffnbench"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_own(folder.resolve()):
         raise PermissionError(f"others may write to {str(folder)!r}")

@@ -84,6 +84,19 @@ def test_where_there_can_be_no_lock_a_run_is_made(
     assert trouble != "a link" or (tmp_path / "planted").read_text() == "mine"
 
 
+@pytest.mark.parametrize("relative", ["", "state", "./state", "~/state"])
+def test_a_path_that_is_not_absolute_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relative: str
+) -> None:
+    """As the XDG Base Directory Specification 0.8 says of its variables."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", relative)
+    with machine_lock(pytest.fail):
+        pass
+    assert os.listdir(tmp_path) == ["home"]
+
+
 def test_nothing_of_a_run_lies_where_others_can_foresee_it(
     on_fakes, tmp_path: Path, monkeypatch
 ) -> None:
