@@ -19,6 +19,9 @@ from shell import COMMANDS
 
 import ffnbench
 from ffnbench.app.main import run_command_line
+from ffnbench.block.rows import MEASURED
+from ffnbench.compare.table import BOUNDS
+from ffnbench.report.columns import COLUMNS
 from ffnbench.report.store import report_text
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -228,6 +231,19 @@ def test_the_columns_of_a_case_are_those_that_the_page_names() -> None:
     named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
     [row] = ffnbench.cost({"a": "relu"}, d_model=64).rows()
     assert sorted(named) == sorted(row)
+
+
+def test_every_title_of_a_table_is_explained() -> None:
+    """In the table of columns, or in bold."""
+    text = TEXTS["glossary.md"] + TEXTS["block.md"]
+    rows = re.findall(r"^\|([^|]*)\|([^|]*)\|", text, re.MULTILINE)
+    cells = [cell for row in rows for cell in row]
+    bold = re.findall(r"\*\*([^*]+)\*\*", text)
+    explained = {
+        word.strip(" `") for cell in cells + bold for word in cell.split(",")
+    } | {*bold}
+    shown = (*COLUMNS, *MEASURED, *BOUNDS)
+    assert {column.title or column.key for column in shown} <= explained
 
 
 @pytest.mark.parametrize(
