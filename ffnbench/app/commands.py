@@ -235,9 +235,9 @@ def report(path: o.File) -> "Report | Check":
         from ffnbench.gate.shown_check import saved_check
 
         return saved_check(path)
-    from ffnbench.api.saved_runs import load_recomputed
+    from ffnbench.api.saved_runs import load_to_show
 
-    saved, difference = load_recomputed(path)
+    saved, difference = load_to_show(path)
     if difference:
         _call().progress.tell(f"note: {difference}")
     return saved

@@ -147,8 +147,8 @@ def build(
 
 @partial(python_function, answers=False)
 def load(path: o.File) -> "Report":
-    """A saved run, by `Report.save("run.json")` or `-o run.json`; its figures are those
-    of the file.
+    """A saved run, by `Report.save("run.json")` or `-o run.json`; its figures are
+    computed again from its samples.
 
     >>> report = ffnbench.load("run.json")
     """

@@ -77,9 +77,11 @@ def test_report_computes_every_figure_again_from_the_samples(
     saved = ROOT / "tests" / "golden" / "runs" / "compare.json"
     _, shown, _ = call("report", str(saved))
     data = json.loads(saved.read_text())
-    data["measured"] = data["comparisons"] = []  # what is computed is not needed
-    bare = tmp_path / "bare.json"
-    bare.write_text(json.dumps(data))
-    code, out, err = call("report", str(bare))
-    assert (code, out) == (0, shown)
-    assert "are computed again from the samples" in err
+    data["comparisons"][1]["ratio"]["value"] = 7.0
+    for differs in (True, False):
+        edited = tmp_path / "edited.json"
+        edited.write_text(json.dumps(data))
+        code, out, err = call("report", str(edited))
+        assert (code, out) == (0, shown)
+        assert ("are computed again from the samples" in err) == differs
+        data["measured"] = data["comparisons"] = []  # as in the file of a killed run
