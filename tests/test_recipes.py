@@ -68,7 +68,7 @@ def typed(tmp_path: Path):
         for role in ("AUTHOR", "COMMITTER")
         for what in ("NAME", "EMAIL")
     }
-    environment = {**os.environ, **who, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
+    environment = {**os.environ, "GIT_ALLOW_PROTOCOL": "file", **who, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
                    "PYTHONDONTWRITEBYTECODE": "1", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}  # fmt: skip
 
     def typed(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -116,10 +116,32 @@ def test_a_committed_baseline_and_the_hook_pass_what_is_unchanged_and_fail_real_
     assert hook["entry"] == EXACT[-1]
     ours = " ".join((OUR_HOOK["entry"], *OUR_HOOK["args"]))
     assert hook["entry"].startswith(f"{ours} --trust ")
+    *_, for_gitlab = block_below("GitLab")["ffn"]["script"]
+    assert typed(for_gitlab, own).returncode == 0
+    assert "<testsuite" in (own / "junit.xml").read_text()
     works_twice(own)
     done = typed(hook["entry"], own)
     assert done.returncode == 1, done.stderr
     assert re.search(r"flops_forward +REGRESSED", done.stdout)
+
+
+def test_a_repository_adds_ffnbench_and_takes_its_workflow(
+    own: Path, typed, tmp_path: Path
+) -> None:
+    """With a copy of this repository that has the workflow alone, beside their own."""
+    workflow = Path(".github/workflows/ffn-ab.yml")
+    origin = tmp_path / "origin"
+    (origin / workflow).parent.mkdir(parents=True)
+    (origin / workflow).write_bytes((ROOT / workflow).read_bytes())
+    git(origin, "init", "-q")
+    git(origin, "add", ".")
+    git(origin, "commit", "-qm", "one")
+    git(tmp_path, "clone", "-q", str(origin), "ffnbench")
+    (own / workflow).parent.mkdir(parents=True)
+    for line in re.findall(r"^(?:git submodule|cp) .*", CI, re.MULTILINE):
+        done = typed(line, own)
+        assert done.returncode == 0, done.stderr
+    assert (own / workflow).read_bytes() == (ROOT / workflow).read_bytes()
 
 
 def test_pytest_shows_every_row_of_a_check_that_fails(tmp_path: Path, typed) -> None:
