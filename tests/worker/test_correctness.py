@@ -18,6 +18,7 @@ from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import GatedFeedForward
 from ffnbench.plan.plan import Plan
 from ffnbench.report.columns import case_rows
+from ffnbench.worker.backends.building import why_no_onednn
 from ffnbench.worker.correctness import Mismatch, relative_errors
 from ffnbench.worker.jobs import Jobs
 
@@ -237,6 +238,14 @@ def test_a_gradient_that_does_not_flow_is_found_where_the_form_is_known(
     assert (
         errors(f"m={mine}:NoGradient@like=swiglu")["error"] < 1e-6
     )  # forward it is right
+
+
+@pytest.mark.skipif(bool(why_no_onednn()), reason="this torch has no oneDNN")
+def test_a_module_of_another_is_proven_where_onednn_has_packed_it(mine: str) -> None:
+    right = errors(f"m={mine}:Swiglu@like=swiglu@backend=onednn")
+    assert right["error"] < 1e-6
+    with pytest.raises(Mismatch):
+        errors(f"m={mine}:Gelu@like=swiglu@backend=onednn")
 
 
 def test_a_changed_input_is_refused(mine: str) -> None:

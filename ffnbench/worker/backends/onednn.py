@@ -11,6 +11,7 @@ them or reads the weights finds the same.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeGuard
@@ -77,11 +78,17 @@ class PackedLinear(nn.Linear):
             layer.weight.detach(), tokens
         )
 
-    def __deepcopy__(self, memo: object) -> PackedLinear:
+    def __deepcopy__(self, memo: dict[int, object]) -> nn.Linear:
         """A layer that has packed the same weight once more: torch can't copy a packed
-        one.
+        one. A plain layer where the copy has another weight, which oneDNN does not
+        pack, as in a proof in float64.
         """
-        return PackedLinear(self, self.tokens)
+        weight = memo.get(id(self.weight))
+        if not isinstance(weight, nn.Parameter) or weight.dtype in PACKED_DTYPES:
+            return PackedLinear(self, self.tokens)
+        plain = nn.Linear(self.in_features, self.out_features, device="meta")
+        plain.weight, plain.bias = weight, deepcopy(self.bias, memo)
+        return plain
 
     def forward(self, x: Tensor) -> Tensor:
         return self.then(x, NOT_FUSED)
