@@ -481,7 +481,7 @@ def draw(head: dict[str, Any], decisions: Sequence[dict[str, Any]], path: Path) 
             capsize=2,
         )
     axes.axvline(LIMIT, color="0.6", linewidth=1, linestyle=":")
-    axes.text(LIMIT, 106, " limit of all tools", color="0.4", fontsize=8)
+    axes.text(LIMIT, 106, " limit that all tools were given", color="0.4", fontsize=8)
     labels = [
         f"+{e} %" if e else "unchanged\n(false alarms)" for e in settings["effects"]
     ]
@@ -495,7 +495,7 @@ def draw(head: dict[str, Any], decisions: Sequence[dict[str, Any]], path: Path) 
         ncols=5,
         frameon=False,
         fontsize=8,
-        title=f"{settings['seconds']:g} s a decision, {head['machine']['cpu']}; bars: 95 %",
+        title=f"at least {rates.of.min()} decisions a point, up to about {settings['seconds']:g} s each; bars: 95 % intervals",
         title_fontsize=9,
     )
     figure.savefig(path, dpi=150)
