@@ -93,7 +93,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 RIGHT = [line for line, code in COMMANDS_OF_PAGES.items() if code == 0]
-WRONG = [(line, code) for line, code in COMMANDS_OF_PAGES.items() if code]
+CHECKED = [
+    (line, code)
+    for line, code in COMMANDS_OF_PAGES.items()
+    if code or "--metrics error" in line
+]
 
 
 @pytest.mark.parametrize("line", RIGHT, ids=str)
@@ -115,9 +119,11 @@ def test_a_command_works(line, folder, monkeypatch, capsys, on_machine) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("line", "code"), WRONG)
+@pytest.mark.parametrize(("line", "code"), CHECKED)
 def test_a_command_ends_as_the_page_says(line, code, in_process, monkeypatch) -> None:
-    """With real workers, which find what is wrong."""
+    """With real workers, which find what is wrong, and that the rest is right."""
+    if "transformers" in line:
+        pytest.importorskip("transformers")
     monkeypatch.chdir(ROOT)
     assert in_process(*shlex.split(line)[1:])[0] == code
 
