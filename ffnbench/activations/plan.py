@@ -12,7 +12,7 @@ from ffnbench.plan.variants import Typed, Variant, typed_variants
 # what people choose between for an FFN: drawn where no activations are given
 USUAL_CHOICES = "relu,relu2,gelu,silu,mish"
 LARGEST_X = 1e12  # |x| of a picture
-# of the range of a picture: its width, or its width over the largest |x|
+# the least width of the range of a picture, and the least over its largest |x|
 NARROWEST = 1e-9
 Specs = dict[str, ActivationSpec]
 
@@ -26,6 +26,11 @@ def select(names: str, probe: Probe) -> Specs:
     """Label -> spec of a comma separated list."""
     chosen: Specs = {}
     for typed in typed_variants(names):
+        for key in typed.lists:
+            raise FfnbenchError(
+                f"an activation has one {key}, and {typed.text!r} has a list",
+                "give each value its own: swish@beta=0.5,swish@beta=2",
+            )
         variant = typed.at({}, probe)
         form = _form_of(typed, variant)
         if variant.label in chosen:

@@ -1,7 +1,10 @@
 """The activations: one row each, no behaviour.
 
 A new activation is one row here; the grammar, the cost model, the modules, `list` and
-the tests pick it up, and `python benchmarks/activation_facts.py` writes its facts.
+the tests pick it up, and `python benchmarks/activation_facts.py` writes its facts. A
+function of torch that no other row uses is also a line of OPERATORS in
+worker/backends/onnx_graph.py, and a parameter of a new name one of spec.py: PARAMETERS,
+with its two rows in plan/keys.py.
 `apply(F, x, ...)` receives torch.nn.functional, so that this table is readable without
 torch.
 

@@ -1,5 +1,10 @@
 """The keys of a variant, `@KEY=VALUE`: the table of them, and how their text is
 read.
+
+A new key of the workload is a row here and a field of that name in plan/plan.py:
+Workload. One that changes a form is a row here and such a field in ffn/spec.py:
+FFNSpec; then ffn/modules.py (the module and its float64 reference), ffn/cost.py and
+worker/backends/onnx_graph.py compute what it means.
 """
 
 from __future__ import annotations

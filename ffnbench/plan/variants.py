@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.errors import FfnbenchError
@@ -36,8 +36,10 @@ PRESET = "preset"  # the name that the model of --preset has among the variants
 # how a variant is compiled: one that has such a key and no backend is compiled
 COMPILE_KEYS = ("compile", "freeze")
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
+# the fields of a form that keys of the same name do not set
+OF_OTHER_KEYS = {"d_model", "d_ff", "activation", "parameters", "up", "moe", "own"}
 # the fields of a form, and of its experts, that keys set
-FORM_FIELDS = ("gate", "bias", "dropout", "init", "subnorm")
+FORM_FIELDS = {field.name for field in fields(FFNSpec)} - OF_OTHER_KEYS
 EXPERT_FIELDS = {"shared": "shared_d_ff", "experts": "dispatch"} | {
     name: name
     for name in (

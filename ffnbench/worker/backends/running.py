@@ -4,7 +4,7 @@ needs torch.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from ffnbench.common.choices import Backend
 from ffnbench.plan.plan import Workload
@@ -27,6 +27,10 @@ class Implementation(Protocol):
 def implementation_of(backend: Backend) -> Implementation:
     """The file of a backend."""
     match backend:
+        case Backend.EAGER:
+            from ffnbench.worker.backends import eager
+
+            return eager
         case Backend.COMPILE:
             from ffnbench.worker.backends import compiling
 
@@ -44,6 +48,4 @@ def implementation_of(backend: Backend) -> Implementation:
 
             return openvino
         case _:
-            from ffnbench.worker.backends import eager
-
-            return eager
+            assert_never(backend)
