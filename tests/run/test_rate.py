@@ -10,7 +10,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from fake_machine import FakeLaunch
+import torch
+from fake_machine import FakeLaunch, planned
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ffnbench.worker.rate import BareCalls
 
 ARGUMENTS = "--d-model 64 --threads 1 --workers 5 --rounds 6 --match none --d-ff 128"
 # the seconds of each row; of its bare products and of its copy, in each worker
@@ -80,6 +84,27 @@ def test_rows_and_bare_calls_take_turns_in_the_same_processes(rows) -> None:
         assert names.count("sample") == names.count("rate") == 2 * 7
         for start in range(0, len(names), 4):  # each round has one of each for each row
             assert names[start : start + 4].count("rate") == 2
+
+
+def test_a_copy_moves_as_many_bytes_as_weights_input_and_output() -> None:
+    """Read and written together: relu's two matrices of 64 x 128, 512 tokens of 64."""
+    elements = []
+
+    class Copies(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is torch.ops.aten.copy_.default:
+                elements.append(args[0].numel() + args[1].numel())
+            return func(*args, **(kwargs or {}))
+
+    (case,) = planned(
+        variants="relu", d_model=64, d_ff=128, seq_len=512, device="cpu"
+    ).shown
+    calls = BareCalls(min_sample_s=1e-9)
+    calls.times(case)  # fills the buffer
+    elements.clear()
+    with Copies():
+        calls.times(case)
+    assert {*elements} == {2 * 64 * 128 + 2 * 512 * 64}
 
 
 def test_real_products_and_copies_grow_with_the_width_of_their_row(
