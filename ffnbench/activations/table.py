@@ -8,7 +8,6 @@ from dataclasses import asdict, fields
 from ffnbench.activations.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.report.table import EXTRA, Column, Row, Table
-from ffnbench.report.words import FLOPS_OF_ONE
 
 MOST_PLACES = 4  # of jumps or kinks, in a cell of the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
@@ -17,6 +16,9 @@ SMALL, LARGE = 0.001, 1e6  # between these a number has a fixed number of decima
 ZERO_VALUE, ZERO_SHARE = 1e-300, 1e-12  # what is smaller is zero but for rounding
 SMALLEST_SHARE = 5e-5  # a smaller one is 0.00 in percent with two decimals
 NAMES = {"torch": "torch", "hf": "HF", "timm": "timm", "te": "TE", "source": "source"}
+FLOPS_OF_ONE = (
+    "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1"
+)
 DETAILS = (
     "range: [ ] includes the bound, ( ) does not",
     FLOPS_OF_ONE,

@@ -25,10 +25,10 @@ from ffnbench.plan.plan import Case
 from ffnbench.record.result import Report
 from ffnbench.report.columns import column
 from ffnbench.report.header import axis_columns, conditions_line, heading
-from ffnbench.report.notes import details
 from ffnbench.report.sentences import (
     MOST_NAMED,
     crossing_texts,
+    details,
     failures,
     remarks,
     what_would_help,
@@ -58,7 +58,7 @@ def block_table(report: Report) -> Table:
             _alone_line(report),
             *_crossing_lines(report),
             what_would_help(report),
-            failures(report),
+            *failures(report),
             remarks(report),
         ]
     return Table(

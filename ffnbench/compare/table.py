@@ -27,8 +27,7 @@ from ffnbench.report.header import (
     conditions_line,
     differing_conditions,
 )
-from ffnbench.report.notes import details, row_notes
-from ffnbench.report.sentences import failures, remarks, sentences
+from ffnbench.report.sentences import details, failures, remarks, row_notes, sentences
 from ffnbench.report.table import EXTRA, FIRST, Column, Row, Table
 from ffnbench.report.words import error_text
 
@@ -96,7 +95,7 @@ def _summary_of(report: Report) -> list[str]:
     """The sentences below the table."""
     if _is_timed(report):
         return sentences(report)
-    lines = [BOUNDS_LINE if report.bounds else "", failures(report), remarks(report)]
+    lines = [BOUNDS_LINE if report.bounds else "", *failures(report), remarks(report)]
     return [line for line in lines if line]
 
 

@@ -23,14 +23,15 @@ from ffnbench.gate.decision import OUTPUT, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.plan.metrics import LATENCY
 from ffnbench.plan.plan import NoteKind
-from ffnbench.report.notes import effort, notes_of_run
-from ffnbench.report.sentences import ending, general_notes
+from ffnbench.record.result import Estimate, Side
+from ffnbench.report.sentences import effort, ending, general_notes, notes_of_run
 from ffnbench.report.table import UNKNOWN_CELL, Column, Row, Table
-from ffnbench.report.words import CERTAIN, SEEN, change_text, side_lines
+from ffnbench.report.words import CERTAIN, SEEN, TENFOLD, WIDEST_INTERVAL, interval_text
 
 if TYPE_CHECKING:
     from ffnbench.gate.shown_check import ShownCheck
 
+LONGEST_FACTS = 100  # letters of a fact of all sides that is written in full
 # the statuses that a CI shows as errors and as warnings, and those that are fine
 FAILS = (Status.REGRESSED, Status.MISSING)
 WARNS = (Status.UNCLEAR, Status.INCOMPARABLE)
@@ -43,6 +44,36 @@ STATUS_STYLES = {
     Status.IMPROVED: "green",
     Status.OK: "green",
 }
+
+
+def change_text(ratio: Estimate) -> str:
+    """A ratio as a change in percent, `+10% [+9.8%, +11%]`; as a factor where it is
+    large, or its interval wide.
+    """
+    if ratio.low is None or ratio.high is None:
+        return signed_percent(ratio.value - 1)
+    if ratio.high > TENFOLD or (ratio.half_width or 0) > WIDEST_INTERVAL:
+        return f"x {interval_text(ratio)}"
+    value, low, high = (
+        signed_percent(end - 1) for end in (ratio.value, ratio.low, ratio.high)
+    )
+    return f"{value} [{low}, {high}]"
+
+
+def side_lines(sides: Sequence[Side]) -> list[str]:
+    """`torch: 2.12.0+cpu (base), 2.13.0+cpu (head)` for each fact that is not the same
+    on all sides; where a value is too long for a line, only that the fact differs.
+    """
+    lines = []
+    facts = [dict(side.differing) for side in sides]
+    for fact in facts[0] if facts else ():
+        texts = [
+            f"{values[fact]} ({side.name})"
+            for side, values in zip(sides, facts, strict=True)
+        ]
+        text = ", ".join(texts)
+        lines.append(f"{fact}: {text if len(text) < LONGEST_FACTS else 'not the same'}")
+    return lines
 
 
 def described(finding: Finding) -> str:

@@ -1,5 +1,6 @@
-"""The sentences below a table of measurements: the answer; what could not be told, with
-what would help; what failed; what else a reader has to know. Each is one line or empty.
+"""What is said below a table of measurements: the answer; what could not be told, with
+what would help; what failed; what else a reader has to know. `details` are for -v: how
+it was measured, and notes on single rows.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ffnbench.common.units import counted
+from ffnbench.common.units import counted, percent
+from ffnbench.plan.metrics import LATENCY
 from ffnbench.plan.plan import Case, Group, NoteKind
 from ffnbench.record.result import (
     LONGEST_BUDGET_S,
@@ -16,10 +18,12 @@ from ffnbench.record.result import (
     Crossing,
     Estimate,
     Report,
+    Run,
     Verdict,
 )
-from ffnbench.report.header import compares_ways, heading, heading_of
+from ffnbench.report.header import compares_ways, heading_of
 from ffnbench.report.words import (
+    INTERVALS,
     TENFOLD,
     WIDEST_INTERVAL,
     WITHIN,
@@ -30,9 +34,10 @@ from ffnbench.report.words import (
     way_text,
 )
 
-MOST_NAMED = 3  # rows, crossings or networks that are named one by one
+MOST_NAMED = 3  # rows or crossings that are named one by one
 # the budget of a hint is rounded up to a multiple of 5 s, above 2 minutes of 60 s
 SHORT_STEP_S, LONG_STEP_S, LONG_S = 5, 60, 120
+UNCLEAR = "can't tell"
 PHRASES = {
     Verdict.SAME: "the same time as",
     Verdict.SLOWER: "longer than",
@@ -40,14 +45,12 @@ PHRASES = {
 }
 
 
-def sentences(report: Report, groups: Sequence[Group] | None = None) -> list[str]:
-    """All that is said of a measurement, the most important first; with `groups`, rows
-    are compared in these groups alone.
-    """
+def sentences(report: Report) -> list[str]:
+    """All that is said of a measurement, the most important first."""
     lines = (
-        answer(report, report.plan.groups if groups is None else groups),
+        answer(report),
         undecided(report),
-        failures(report),
+        *failures(report),
         remarks(report),
     )
     return [line for line in lines if line]
@@ -56,144 +59,120 @@ def sentences(report: Report, groups: Sequence[Group] | None = None) -> list[str
 # The answer
 
 
-def answer(report: Report, groups: Sequence[Group]) -> str:
+def answer(report: Report) -> str:
     """How much longer rows take than the reference, and where curves cross."""
-    compared = [group for group in groups if not report.failure(group.reference)]
     texts = crossing_texts(report.figures.crossings)
-    if len(compared) < len(groups):
-        texts.append(
-            "nothing to compare with where the reference, the first row, failed"
-        )
-    if len(compared) == 1:
-        texts += _texts_on_one_group(report, compared[0])
-    elif compared:
-        texts += _texts_on_several_groups(report, compared)
-    if report.repeats:
-        texts.append(_text_on_runs(report))
-    return "; ".join(texts)
-
-
-def _name(report: Report, case: Case) -> str:
-    """The name of a row within its group: how it is run, where rows differ in that
-    alone.
-    """
-    plan = report.plan
-    names = {each.variant.partition("@")[0] for each in plan.shown}
-    if compares_ways(plan) and len(names) == 1:
-        return way_text(case.workload)
-    return plan.name_of(case.label)
-
-
-def _compared(report: Report, group: Group) -> dict[str, Comparison]:
-    """The comparisons of a group's rows with its reference, by the name of the row,
-    those with the smallest ratios first.
-    """
-    compared = {
-        _name(report, case): report.comparison(case.label)
-        for case in group.cases
-        if case.label != group.reference
-    }
-    rows = [(name, each) for name, each in compared.items() if each is not None]
-    return dict(
-        sorted(rows, key=lambda row: row[1].ratio.value if row[1].ratio else 1.0)
-    )
-
-
-def _texts_on_one_group(report: Report, group: Group) -> list[str]:
-    """`gelu takes 10% [9.8, 10.4] longer than relu`; `relu and silu take the same time
-    (within 2%)`; of many rows the nearest and the farthest.
-    """
-    reference = _name(report, group.cases[0])
-    amounts: dict[str, list[str]] = {}
-    same = [reference]
-    for name, row in _compared(report, group).items():
-        if row.verdict is Verdict.SAME:
-            same.append(name)
-        elif row.ratio and row.verdict in PHRASES:
-            amount, words = _how_much(row.ratio, row.verdict)
-            amounts.setdefault(words, []).append(f"{name} takes {amount}")
-    texts = []
-    for words, of_rows in amounts.items():
-        if len(of_rows) > MOST_NAMED:
-            first, last = (
-                text.replace(" takes", "") for text in (of_rows[0], of_rows[-1])
-            )
-            texts.append(
-                f"{len(of_rows)} rows take {words} {reference}, from {first} to {last}"
-            )
-        else:
-            texts += [f"{text} {words} {reference}" for text in of_rows]
-    if len(same) > 1:
-        if len(same) > MOST_NAMED + 1:
-            same = [reference, f"{len(same) - 1} rows"]
-        texts.append(f"{join_words(same)} take the same time (within {WITHIN})")
-    if texts and report.plan.is_sweep:
-        texts[0] = f"{heading(group)}: {texts[0]}"
-    return texts
-
-
-def _how_much(ratio: Estimate, verdict: Verdict) -> tuple[str, str]:
-    """A difference and the words behind it: a percentage, or a factor where it is large
-    or its interval is wide.
-    """
-    is_wide = (ratio.half_width or 0.0) > WIDEST_INTERVAL
-    if is_wide or (ratio.high or ratio.value) > TENFOLD:
-        return interval_text(ratio), "times as long as"
-    return percents_text(ratio), PHRASES[verdict]
-
-
-def _texts_on_several_groups(report: Report, groups: Sequence[Group]) -> list[str]:
-    """`gelu: longer than relu everywhere`; `swiglu: the same time as relu at 5, can't
-    tell at 4 of 9`; of all rows but those that cross another one.
-    """
-    crossing = {crossing.variant for crossing in report.figures.crossings}
-    counts: dict[str, Counter[str]] = {}
-    for group in groups:
-        reference = _name(report, group.cases[0])
-        for name, row in _compared(report, group).items():
-            phrase = "can't tell"
-            if row.verdict in PHRASES:
-                phrase = f"{PHRASES[row.verdict]} {reference}"
-            if report.plan.case(row.case).row not in crossing:
-                counts.setdefault(name, Counter())[phrase] += 1
-    texts = []
-    for name, of_row in counts.items():
-        parts = [f"{phrase} at {times}" for phrase, times in of_row.most_common()]
-        text = f"{', '.join(parts)} of {len(groups)}"
-        if len(of_row) == 1:
-            text = f"{next(iter(of_row))} everywhere"
-        texts.append((name, text))
-    return labelled(text for text in texts if text[1] != "can't tell everywhere")
-
-
-def _text_on_runs(report: Report) -> str:
-    """The mean over all runs, where a file holds several; the table shows the first."""
+    if report.plan.is_sweep:
+        texts += _texts_on_groups(report)
+    else:
+        texts += _texts_on_rows(report, report.plan.groups[0])
     means = [
         f"{label} {interval_text(ratio)}"
         for label, ratio in report.figures.over_runs.items()
     ]
-    runs, asked = len(report.runs), report.plan.protocol.runs
-    text = f"the table shows run 1 of {runs}"
-    if runs < asked:
-        text += f", and {asked} were asked for"
-    return f"{text}; mean of all: {', '.join(means)}" if means else text
+    if means:
+        texts.append(
+            f"the table shows run 1 of {len(report.runs)}; mean of all: {', '.join(means)}"
+        )
+    return "; ".join(texts)
 
 
-# Where curves cross
+def _few(texts: Sequence[str], where: str = "in the table") -> list[str]:
+    """The texts; of many the first, and how many more there are."""
+    more = len(texts) - MOST_NAMED
+    return [*texts[:MOST_NAMED], f"{more} more {where}"] if more > 0 else [*texts]
 
 
 def crossing_texts(crossings: Iterable[Crossing]) -> list[str]:
-    """`swiglu becomes slower than relu at seq_len 37 [16, 64]`, for each crossing; of
-    many the first.
-    """
+    """`swiglu becomes slower than relu at seq_len 37 [16, 64]`, for each crossing."""
     texts = []
     for place in crossings:
         change = "slower" if place.slower else "faster"
         within = f" ({heading_of(place.within)})" if place.within else ""
         where = f"{place.axis} {interval_text(place.at)}{within}"
         texts.append(f"{place.variant} becomes {change} than {place.than} at {where}")
-    more = len(texts) - MOST_NAMED
-    return texts if more <= 0 else [*texts[:MOST_NAMED], f"{more} more in the picture"]
+    return _few(texts, "in the picture")
+
+
+def _name(report: Report, label: str) -> str:
+    """The name of a row within its group: how it is run, where rows differ in that
+    alone.
+    """
+    plan = report.plan
+    names = {each.variant.partition("@")[0] for each in plan.shown}
+    if compares_ways(plan) and len(names) == 1:
+        return way_text(plan.case(label).workload)
+    return plan.name_of(label)
+
+
+def _compared(report: Report, group: Group) -> list[Comparison]:
+    """The comparisons of a group's rows with its reference, the smallest ratio first;
+    none where the reference failed.
+    """
+    found = [
+        report.comparison(case.label)
+        for case in group.cases
+        if case.label != group.reference
+    ]
+    rows = [row for row in found if row and not report.failure(row.reference)]
+    return sorted(rows, key=lambda row: row.ratio.value if row.ratio else 1.0)
+
+
+def _texts_on_rows(report: Report, group: Group) -> list[str]:
+    """`gelu takes 10% [9.8, 10.4] longer than relu`; `relu and silu take the same time
+    (within 2%)`.
+    """
+    reference = _name(report, group.reference)
+    same, texts = [], []
+    for row in _compared(report, group):
+        name = _name(report, row.case)
+        if row.verdict is Verdict.SAME:
+            same.append(name)
+        elif row.ratio and row.verdict in PHRASES:
+            texts.append(
+                f"{name} takes {_how_much(row.ratio, row.verdict)} {reference}"
+            )
+    texts = _few(texts)
+    if same:
+        names = join_words([reference, *_few(same)])
+        texts.append(f"{names} take the same time (within {WITHIN})")
+    return texts
+
+
+def _how_much(ratio: Estimate, verdict: Verdict) -> str:
+    """A difference in percent, or a factor where it is large or its interval is
+    wide.
+    """
+    is_wide = (ratio.half_width or 0.0) > WIDEST_INTERVAL
+    if is_wide or (ratio.high or ratio.value) > TENFOLD:
+        return f"{interval_text(ratio)} times as long as"
+    return f"{percents_text(ratio)} {PHRASES[verdict]}"
+
+
+def _texts_on_groups(report: Report) -> list[str]:
+    """`gelu: longer than relu everywhere`; `swiglu: the same time as relu at 5, can't
+    tell at 4 of 9`; of all rows but those that cross another one.
+    """
+    crossing = {crossing.variant for crossing in report.figures.crossings}
+    groups = report.plan.groups
+    counts: dict[str, Counter[str]] = {}
+    for group in groups:
+        reference = _name(report, group.reference)
+        for row in _compared(report, group):
+            phrase = UNCLEAR
+            if row.verdict in PHRASES:
+                phrase = f"{PHRASES[row.verdict]} {reference}"
+            if report.plan.name_of(row.case) not in crossing:
+                counts.setdefault(_name(report, row.case), Counter())[phrase] += 1
+    texts = []
+    for name, of_row in counts.items():
+        parts = [f"{phrase} at {times}" for phrase, times in of_row.most_common()]
+        text = f"{', '.join(parts)} of {len(groups)}"
+        if len(groups) in of_row.values():
+            text = f"{next(iter(of_row))} everywhere"
+        if [*of_row] != [UNCLEAR]:
+            texts.append((name, text))
+    return labelled(texts)
 
 
 # What could not be told, and what would help
@@ -203,27 +182,32 @@ def undecided(report: Report) -> str:
     """`can't tell: gelu 1.02 [0.999, 1.044]; --budget 75s should narrow the intervals
     to about ±1%`.
     """
-    plan, reasons = report.plan, set()
-    references, compared = [], []
-    for case in plan.shown:
-        row = report.comparison(case.label)
-        if row is None or row.verdict not in (Verdict.UNCLEAR, Verdict.BUSY):
-            continue
-        name = _name(report, case)
-        if row.case == row.reference:
-            references.append(name)
-            continue
-        compared.append(f"{name} {interval_text(row.ratio)}" if row.ratio else name)
-        if row.ratio and row.verdict is Verdict.UNCLEAR:
-            reasons.add(row.reason)
-    names = compared or references
-    if not names:
+    comparisons = [report.comparison(case.label) for case in report.plan.shown]
+    rows = [
+        row
+        for row in comparisons
+        if row and row.verdict in (Verdict.UNCLEAR, Verdict.BUSY)
+    ]
+    if not rows:
         return what_would_help(report)
-    if len(names) > MOST_NAMED or len(plan.groups) > 1:
-        most = plan.compared if compared else len(plan.groups)
-        names = [f"{len(names)} of {most} rows"]
-    text = f"can't tell: {join_words(names)}"
-    return "; ".join(filter(None, (text, *sorted(reasons), what_would_help(report))))
+    compared = [row for row in rows if row.case != row.reference]
+    most = report.plan.compared if compared else len(report.plan.groups)
+    rows = compared or rows
+    names = []
+    for row in rows:
+        ratio = f" {interval_text(row.ratio)}" if row.ratio else ""
+        names.append(_name(report, row.case) + ratio)
+    if len(rows) > MOST_NAMED or report.plan.is_sweep:
+        names = [f"{len(rows)} of {most} rows"]
+    reasons = {
+        row.reason for row in rows if row.ratio and row.verdict is Verdict.UNCLEAR
+    }
+    texts = (
+        f"{UNCLEAR}: {join_words(names)}",
+        *sorted(reasons),
+        what_would_help(report),
+    )
+    return "; ".join(filter(None, texts))
 
 
 def what_would_help(report: Report) -> str:
@@ -254,23 +238,18 @@ def what_would_help(report: Report) -> str:
 # What failed, and what else there is to know
 
 
-def failures(report: Report) -> str:
-    """Which rows have no numbers, and why. A row for which that is so in every group is
-    named once.
+def failures(report: Report) -> list[str]:
+    """A line for each reason why rows have no numbers. A row for which that is so in
+    every group is named once.
     """
-    groups_of: dict[tuple[str, str], list[Group]] = {}
-    for group in report.plan.groups:
-        for case in group.cases:
-            reason = _why_without_numbers(report, case)
-            if reason:
-                name = report.plan.name_of(case.label)
-                groups_of.setdefault((name, reason), []).append(group)
-    notes = []
-    for (name, reason), groups in groups_of.items():
-        if len(groups) < len(report.plan.groups):
-            name += f" at {join_words(map(heading, groups))}"
-        notes.append((name, reason))
-    return "; ".join(labelled(notes))
+    plan = report.plan
+    reasons = [(case, _why_without_numbers(report, case)) for case in plan.shown]
+    found = [(case, reason) for case, reason in reasons if reason]
+    times = Counter(case.row for case, _ in found)
+    return labelled(
+        (case.row if times[case.row] == len(plan.groups) else case.label, reason)
+        for case, reason in found
+    )
 
 
 def _why_without_numbers(report: Report, case: Case) -> str:
@@ -320,3 +299,69 @@ def general_notes(report: Report) -> list[str]:
     ]
     of_rows = ((note.label, note.text) for note in notes if note.label)
     return [*(note.text for note in notes if not note.label), *labelled(of_rows)]
+
+
+# Details
+
+
+def details(report: Report) -> list[str]:
+    """All lines that -v shows below the table of a measurement."""
+    lines = []
+    if LATENCY in report.plan.metrics:
+        lines.append(f"{effort(report)}; {INTERVALS}")
+    if report.resolution:
+        lines.append(f"differences below {percent(report.resolution)} may go unnoticed")
+    return [*lines, *notes_of_run(report), *row_notes(report)]
+
+
+def effort(report: Report | Run) -> str:
+    """`5 fresh processes x 22 shuffled rounds`, as there were in the run."""
+    protocol = report.plan.protocol
+    samples = [sample for sample in report.samples if sample.metric == LATENCY]
+    of_cases = Counter(case for case, _ in {(one.case, one.worker) for one in samples})
+    processes = max(of_cases.values(), default=protocol.workers)
+    rounds = len({sample.round for sample in samples}) or protocol.rounds
+    return (
+        f"{counted(processes, 'fresh process')} x {counted(rounds, 'shuffled round')}"
+    )
+
+
+def notes_of_run(report: Report) -> list[str]:
+    """The notes on noise in this run, without that on rows that have no verdict."""
+    return [note.text for note in report.notes("") if note.kind is NoteKind.NOISE]
+
+
+def row_notes(report: Report) -> list[str]:
+    """The notes on rows, in their order; a note on several rows stands once."""
+    return labelled(
+        (case.row, text)
+        for case in report.plan.shown
+        for text in _notes_on(report, case.label)
+    )
+
+
+def _notes_on(report: Report, label: str) -> list[str]:
+    """The notes on one row: why it has no number, and how far to trust it."""
+    cost, comparison = report.cost(label), report.comparison(label)
+    notes = [
+        note.text
+        for note in report.plan.notes_of(label)
+        if note.kind is not NoteKind.GENERAL
+    ]
+    if cost.failed and not report.failure(label):
+        notes.append(f"not counted: {cost.failed}")
+    # where nothing was measured, why there is no count stands below the table
+    elif cost.counted_how and (cost.flops_forward is not None or report.environment):
+        notes.append(cost.counted_how)
+    if cost.uncounted:
+        names = ", ".join(cost.uncounted)
+        notes.append(f"FLOPs leave out what torch can't count: {names}")
+    if cost.unquantised:
+        names = ", ".join(cost.unquantised)
+        notes.append(f"not quantised, since they are of no nn.Linear: {names}")
+    if cost.width_note:
+        notes.append(cost.width_note)
+    if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
+        notes.append(comparison.reason)
+    notes += [note.text for note in report.notes(label) if note.kind is NoteKind.SHORT]
+    return notes

@@ -4,18 +4,17 @@ a width, how sides differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ffnbench.common.choices import DEFAULT_MODE, Weights
-from ffnbench.common.units import decimals, digits, percent, signed_percent, supported
+from ffnbench.common.units import decimals, digits, percent, supported
 from ffnbench.plan.plan import Workload
 from ffnbench.record.result import (
     CONFIDENCE,
     SAME_WITHIN,
     Estimate,
     FailureKind,
-    Side,
     Verdict,
 )
 
@@ -37,11 +36,7 @@ SEEN = "~"  # marks a value that was seen, and has no interval
 # the relative half-width above which an interval is written in two digits
 WIDEST_INTERVAL = 1.0
 TENFOLD = 10.0
-LONGEST_FACTS = 100  # letters of a fact of all sides that is written in full
 SMALLEST_OF_TWO_DIGITS = 1e-3  # of an error
-FLOPS_OF_ONE = (
-    "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1"
-)
 
 
 def verdict_word(row: Mapping[str, Any]) -> str | None:
@@ -103,20 +98,6 @@ def share_text(share: Estimate) -> str:
     if share.low is None or share.high is None:
         return f"{SEEN}{100 * share.value:.0f}"
     value, low, high = _in_percent(share.value, share.low, share.high)
-    return f"{value} [{low}, {high}]"
-
-
-def change_text(ratio: Estimate) -> str:
-    """A ratio as a change in percent, `+10% [+9.8%, +11%]`; as a factor where it is
-    large, or its interval wide.
-    """
-    if ratio.low is None or ratio.high is None:
-        return signed_percent(ratio.value - 1)
-    if ratio.high > TENFOLD or (ratio.half_width or 0) > WIDEST_INTERVAL:
-        return f"x {interval_text(ratio)}"
-    value, low, high = (
-        signed_percent(end - 1) for end in (ratio.value, ratio.low, ratio.high)
-    )
     return f"{value} [{low}, {high}]"
 
 
@@ -190,19 +171,3 @@ def labelled(notes: Iterable[tuple[str, str]]) -> list[str]:
         f"{', '.join(dict.fromkeys(labels))}: {text}"
         for text, labels in labels_of.items()
     ]
-
-
-def side_lines(sides: Sequence[Side]) -> list[str]:
-    """`torch: 2.12.0+cpu (base), 2.13.0+cpu (head)` for each fact that is not the same
-    on all sides; where a value is too long for a line, only that the fact differs.
-    """
-    lines = []
-    facts = [dict(side.differing) for side in sides]
-    for fact in facts[0] if facts else ():
-        texts = [
-            f"{values[fact]} ({side.name})"
-            for side, values in zip(sides, facts, strict=True)
-        ]
-        text = ", ".join(texts)
-        lines.append(f"{fact}: {text if len(text) < LONGEST_FACTS else 'not the same'}")
-    return lines
