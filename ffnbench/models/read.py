@@ -90,7 +90,7 @@ TOP_K = (
 )
 # keys of a config.json that have sizes
 SIZE_KEY = re.compile(
-    r"^(hidden_size|d_model|n_embd|\w*intermediate_size|d_ff|\w*ffn_dim|n_inner|num_hidden_layers|num_layers|n_layer|"
+    r"^(hidden_size|d_model|n_embd|dim|hidden_dim|n_layers|n_heads|\w*intermediate_size|d_ff|\w*ffn_dim|n_inner|num_hidden_layers|num_layers|n_layer|"
     r"num_attention_heads|n_head|vocab_size|num_(local_)?experts|n_routed_experts)$"
 )
 

@@ -314,6 +314,8 @@ def test_a_form_that_is_not_proven_says_so_and_is_counted(
 
 def test_sizes_that_a_class_does_not_read_are_named() -> None:
     assert "llama does not read d_ff" in model_of(LLAMA | {"d_ff": 999}).defaults
+    by_heart = model_of(LLAMA | {"dim": 2048, "n_layers": 22})
+    assert "llama does not read dim, n_layers" in by_heart.defaults
     other_width = HUNYUAN | {"moe_intermediate_size": [1536] * 32}
     assert "does not read moe_intermediate_size" in model_of(other_width).defaults
 
