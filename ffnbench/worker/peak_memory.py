@@ -7,6 +7,9 @@ machine.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from weakref import WeakSet
+
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +21,7 @@ from ffnbench.worker.subject import Subject
 WITH_SCRATCH = (
     "aten::native_layer_norm_backward",
     "aten::sum",
+    "aten::scatter_add_",
     "aten::addmm",
     "aten::mm",
     "aten::bmm",
@@ -27,7 +31,7 @@ WITH_SCRATCH = (
     "aten::_addmm_activation",
 )
 # operations that make such memory for the one around them
-BUFFERS = ("aten::empty", "aten::resize_")
+BUFFERS = ("aten::empty", "aten::zeros", "aten::resize_")
 
 
 def peak_bytes(subject: Subject) -> int:
@@ -118,28 +122,33 @@ def without_scratch(events: list[tuple[int, int, int]]) -> list[tuple[int, int]]
     ]
 
 
+@dataclass(eq=False)
+class _Saved:
+    """A tensor that a node of the graph has saved."""
+
+    tensor: Tensor
+
+
 def saved_bytes(subject: Subject) -> int:
     """Bytes that autograd saves between forward and backward: each storage once,
     without parameters, buffers and input.
     """
     not_counted = (*subject.module.parameters(), *subject.module.buffers(), subject.x)
     outside = {tensor.untyped_storage().data_ptr() for tensor in not_counted}
-    saved: dict[int, Tensor] = {}  # by the address of its storage
+    packed: WeakSet[_Saved] = WeakSet()  # of nodes that are still in the graph
 
-    def pack(tensor: Tensor) -> Tensor:
-        saved[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
+    def pack(tensor: Tensor) -> _Saved:
+        saved = _Saved(tensor)
+        packed.add(saved)
+        return saved
 
     subject.clear()
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.tensor):
         y = subject.forward(subject.x)  # alive until all is counted
-    total = sum(
-        tensor.untyped_storage().nbytes()
-        for address, tensor in saved.items()
-        if address not in outside
-    )
+    storages = (saved.tensor.untyped_storage() for saved in packed)
+    bytes_at = {storage.data_ptr(): storage.nbytes() for storage in storages}
     del y
-    return total
+    return sum(size for address, size in bytes_at.items() if address not in outside)
 
 
 def sparsity(subject: Subject) -> tuple[float, float]:
