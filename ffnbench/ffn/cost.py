@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ffnbench.common.choices import Routing
@@ -329,15 +330,21 @@ def cost(
     routing: Routing = Routing.UNIFORM,
 ) -> Cost:
     """Everything that is known of a spec under a workload of `tokens` tokens. The bytes
-    depend on the device: on dropout's mask and constants, as `tape` says. Without
-    training, dropout does nothing.
+    depend on the device: on dropout's mask and constants, as `tape` says; those of
+    experts on the tokens that each one is expected to get. Without training, dropout
+    does nothing.
     """
     if not train:
         spec = replace(spec, dropout=0.0)
     item = item_bytes(dtype)
     forward, backward = flops_elementwise(spec)
+    loads: Sequence[int] = ()
+    if spec.moe is not None:
+        from ffnbench.ffn.routing import expected_loads
+
+        loads = expected_loads(routing, spec.moe.experts, spec.moe.top_k, tokens)
     peak, saved = peak_and_saved_bytes(
-        spec, tokens=tokens, item=item, train=train, device=device
+        spec, tokens=tokens, item=item, train=train, device=device, loads=loads
     )
     return Cost(
         params=params(spec),
@@ -378,12 +385,18 @@ class Kernel:
     scratch_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tape:
-    """Kernels in the order of execution, with the size of every tensor in bytes."""
+    """Kernels in the order of execution, with the size of every tensor in bytes, and of
+    gradients that are larger or have no tensor. Two gradients of one tensor are summed
+    into a third; where `in_place` so are only the first two of `views`.
+    """
 
     kernels: list[Kernel] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
+    gradients: dict[str, int] = field(default_factory=dict)
+    in_place: bool = False
+    views: set[str] = field(default_factory=set)
 
     def add(self, size: int, kernel: Kernel) -> str:
         """Append a kernel whose output has `size` bytes; returns the output's name."""
@@ -391,38 +404,30 @@ class Tape:
         self.sizes[kernel.output] = size
         return kernel.output
 
+    def step(
+        self, text: str, size: int = 0, *, adds: bool = False, **of_bytes: int
+    ) -> str:
+        """Append a kernel that is written as `y* = x'* w`: its output and its inputs,
+        of which ' marks those that get a gradient, and * what is saved. Returns the
+        output's name.
+        """
+        words = text.replace(" = ", " ").split()
+        output, *inputs = [word.rstrip("'*") for word in words]
+        kernel = Kernel(
+            inputs=tuple(inputs),
+            output=output,
+            saves=tuple(word.rstrip("'*") for word in words if "*" in word),
+            grads=tuple(word.rstrip("'*") for word in words if "'" in word),
+            adds=adds,
+            **of_bytes,
+        )
+        return self.add(size, kernel)
+
     def linear(self, source: str, output: str, *, size: int, weight: int) -> str:
         """Append a product with a weight of `weight` bytes, bias included: it saves its
         input.
         """
-        kernel = Kernel(
-            inputs=(source,),
-            output=output,
-            saves=(source,),
-            grads=(source,),
-            weight_grad_bytes=weight,
-        )
-        return self.add(size, kernel)
-
-    def product(self, first: str, second: str, output: str, *, size: int) -> str:
-        """Append an element-wise product: it saves both factors."""
-        factors = (first, second)
-        return self.add(
-            size, Kernel(inputs=factors, output=output, saves=factors, grads=factors)
-        )
-
-    def clamp(self, source: str, *, bounds: int, size: int, item: int) -> str:
-        """Append a clamp: it saves its argument, and its backward makes a mask for each
-        bound.
-        """
-        kernel = Kernel(
-            inputs=(source,),
-            output=f"limited_{source}",
-            saves=(source,),
-            grads=(source,),
-            temp_bytes=_mask_bytes(bounds, size, item),
-        )
-        return self.add(size, kernel)
+        return self.step(f"{output} = {source}'*", size, weight_grad_bytes=weight)
 
 
 def _mask_bytes(masks: int, size: int, item: int) -> int:
@@ -448,7 +453,7 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, device: str) -> Tape:
             elements += rows
         weight_bytes[name] = elements * item
 
-    t = Tape()
+    t = Tape(gradients={X: model_bytes})
     first = "gate" if spec.gate is Gate.INNER else "up"
     hidden = t.linear(X, first, size=hidden_bytes, weight=weight_bytes[first])
     hidden = _activate(t, spec.act, hidden, hidden_bytes, item, device)
@@ -456,22 +461,19 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, device: str) -> Tape:
         up = t.linear(X, "up", size=hidden_bytes, weight=weight_bytes["up"])
         if spec.up is not None:
             up = _activate(t, spec.up, up, hidden_bytes, item, device)
-        hidden = t.product(hidden, up, "product", size=hidden_bytes)
+        hidden = t.step(f"product = {hidden}'* {up}'*", hidden_bytes)
     if spec.dropout:
         # on a CPU the mask has the tensor's own dtype; CUDA's fused kernel keeps one
         # byte an element
         mask_bytes = tokens * h if device == "cuda" else hidden_bytes
-        mask = t.add(mask_bytes, Kernel(inputs=(hidden,), output="mask"))
-        dropout = Kernel(
-            inputs=(hidden, mask), output="dropped", saves=(mask,), grads=(hidden,)
-        )
-        hidden = t.add(hidden_bytes, dropout)
+        t.step(f"mask = {hidden}", mask_bytes)
+        hidden = t.step(f"dropped = {hidden}' mask*", hidden_bytes)
     if spec.subnorm is not None:
         hidden = _normalise(t, spec, hidden, tokens, item, device)
     y = t.linear(hidden, "y", size=model_bytes, weight=weight_bytes["down"])
     if spec.gate is Gate.OUTPUT:
         gate = t.linear(X, "gate", size=model_bytes, weight=weight_bytes["gate"])
-        t.product(y, gate, "z", size=model_bytes)
+        t.step(f"z = {y}'* {gate}'*", model_bytes)
     return t
 
 
@@ -486,17 +488,9 @@ def _normalise(
         return _rms_norm_on_cpu(t, spec, hidden, tokens, item)
     numbers = 2 if spec.subnorm is Norm.LAYER else 1
     number_bytes = item if device == "cpu" else max(item, 4)
-    t.add(
-        numbers * tokens * number_bytes, Kernel(inputs=(hidden,), output="statistics")
-    )
-    kernel = Kernel(
-        inputs=(hidden, "statistics"),
-        output="normed",
-        saves=(hidden, "statistics"),
-        grads=(hidden,),
-        weight_grad_bytes=weight_bytes,
-    )
-    return t.add(size, kernel)
+    t.step(f"statistics = {hidden}", numbers * tokens * number_bytes)
+    text = f"normed = {hidden}'* statistics*"
+    return t.step(text, size, weight_grad_bytes=weight_bytes)
 
 
 def _rms_norm_on_cpu(
@@ -511,40 +505,20 @@ def _rms_norm_on_cpu(
     is_cast = wide_item != item
     x = hidden
     if is_cast:
-        x = t.add(wide, Kernel(inputs=(x,), output="wide", grads=(x,)))
-    squares = Kernel(
-        inputs=(x,), output="squares", saves=(x,), grads=(x,), temp_bytes=2 * wide
-    )
-    t.add(wide, squares)
-    t.add(row, Kernel(inputs=("squares",), output="mean", grads=("squares",)))
-    root = Kernel(
-        inputs=("mean", "squares"),
-        output="root",
-        saves=("root",),
-        grads=("mean",),
-        temp_bytes=2 * row,
-    )
-    t.add(row, root)
-    both = (x, "root")
-    scaled = Kernel(
-        inputs=both, output="scaled", saves=both, grads=both, temp_bytes=wide
-    )
-    t.add(wide, scaled)
-    weighted = Kernel(
-        inputs=("scaled", x, "root"),
-        output="weighted",
-        saves=("scaled",),
-        grads=("scaled",),
+        x = t.step(f"wide = {x}'", wide)
+    t.step(f"squares = {x}'*", wide, temp_bytes=2 * wide)
+    t.step("mean = squares'", row)
+    t.step("root* = mean' squares", row, temp_bytes=2 * row)
+    t.step(f"scaled = {x}'* root'*", wide, temp_bytes=wide)
+    normed = t.step(
+        f"weighted = scaled'* {x} root",
+        wide,
         weight_grad_bytes=weight,
         temp_bytes=wide + wide_weight - weight,
         scratch_bytes=wide_weight if is_cast else 0,
     )
-    normed = t.add(wide, weighted)
     if is_cast:
-        narrowed = Kernel(
-            inputs=("weighted", "root", hidden), output="normed", grads=("weighted",)
-        )
-        normed = t.add(tokens * spec.d_ff * item, narrowed)
+        normed = t.step(f"normed = weighted' root {hidden}", wide * item // wide_item)
     return normed
 
 
@@ -555,19 +529,23 @@ def _activate(
     argument for the identity, which has no kernel.
     """
     if act.limit is not None:
-        source = t.clamp(source, bounds=1, size=size, item=item)
+        # its backward makes a mask for the bound
+        text, mask_bytes = f"limited_{source} = {source}'*", _mask_bytes(1, size, item)
+        source = t.step(text, size, temp_bytes=mask_bytes)
     names = {"x": source}
     result = source
     steps = act.row.steps or ()
     for step in steps:
-        names[step.output] = f"{source} {step.output}"
+        names[step.output] = f"{source}/{step.output}"
         arguments = tuple(names[name] for name in step.inputs)
         inputs = arguments
-        learned_bytes = 0
+        grads = arguments
         if step is steps[-1]:
             # the caller's frame holds the argument until the activation returns
             inputs = (*arguments, source)
-            learned_bytes = len(act.row.learned) * item
+            if act.row.learned:
+                grads = (*arguments, f"learned/{source}")
+                t.gradients[grads[-1]] = len(act.row.learned) * item
         number_bytes = _number_bytes(step, item) if device == "cpu" else 0
         temp_bytes = step.temps * size + _mask_bytes(step.masks, size, item)
         if step.scalar_bytes:
@@ -576,9 +554,8 @@ def _activate(
             inputs=inputs,
             output=names[step.output],
             saves=tuple(names[name] for name in step.saves),
-            grads=arguments,
+            grads=grads,
             adds=step.adds,
-            weight_grad_bytes=learned_bytes,
             temp_bytes=temp_bytes,
             # autograd keeps it on the host, whatever the device
             scalar_bytes=step.scalar_bytes if device == "cpu" else 0,
@@ -587,14 +564,9 @@ def _activate(
         result = t.add(size, kernel)
     if act.offset:
         step = Step(output="offset", inputs=("x",), adds=True)
-        offset = Kernel(
-            inputs=(result,),
-            output=f"{source} offset",
-            grads=(result,),
-            adds=True,
-            scratch_bytes=_number_bytes(step, item) if device == "cpu" else 0,
-        )
-        result = t.add(size, offset)
+        number_bytes = _number_bytes(step, item) if device == "cpu" else 0
+        text = f"{source}/offset = {result}'"
+        result = t.step(text, size, adds=True, scratch_bytes=number_bytes)
     return result
 
 
@@ -668,57 +640,67 @@ def _play_backward(t: Tape, memory: _Memory) -> None:
     """Play the tape backward: each kernel allocates the gradients of its inputs and
     weight, then its saved tensors and the gradient of its output are released.
     """
-    # the input is as large as the output
-    size_of_gradient = {**t.sizes, X: t.sizes[t.kernels[-1].output]}
+    size_of_gradient = t.sizes | t.gradients
     gradients = {f"d_{name}": size for name, size in size_of_gradient.items()}
     memory.sizes = t.sizes | gradients
     gradient_of = {name: f"d_{name}" for name in size_of_gradient}
+    gradient_of[t.kernels[-1].output] = X  # it is given, and never counted
     with_gradient: set[str] = set()
+    views = set(t.views)
     for kernel in reversed(t.kernels):
-        if not kernel.grads:
-            continue
-        if kernel.adds:
-            passed = gradient_of[kernel.output]
-            for name in kernel.grads:
-                if name not in with_gradient:
-                    gradient_of[name] = passed
-                    memory.acquire(passed)
-            with_gradient |= {*kernel.grads}
-            memory.release(passed)
-            continue
         summed = [name for name in kernel.grads if name in with_gradient]
+        passed = gradient_of[kernel.output]
         memory.allocate(kernel.weight_grad_bytes + kernel.temp_bytes)
         for name in kernel.grads:
-            if name in summed:
-                memory.allocate(size_of_gradient[name])
-            else:
+            if name not in summed:
+                if kernel.adds:
+                    gradient_of[name] = passed
                 memory.acquire(gradient_of[name])
-            with_gradient.add(name)
+            elif not kernel.adds:
+                memory.allocate(size_of_gradient[name])
+        with_gradient |= {*kernel.grads}
         memory.free(kernel.temp_bytes + kernel.scalar_bytes)
         for name in kernel.saves:
             memory.release(name)
         if kernel.output in with_gradient:
-            memory.release(gradient_of[kernel.output])
-        # two gradients of one tensor are summed into a third, then both go
+            memory.release(passed)
+        if kernel.adds:
+            continue
         for name in summed:
-            memory.allocate(size_of_gradient[name])
-            memory.free(2 * size_of_gradient[name])
+            # into a third tensor, then both go; or in place
+            if not t.in_place or name in views:
+                views.discard(name)
+                memory.allocate(size_of_gradient[name])
+                memory.free(size_of_gradient[name])
+            memory.free(size_of_gradient[name])
 
 
 def peak_and_saved_bytes(
-    spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str
+    spec: FFNSpec,
+    *,
+    tokens: int,
+    item: int,
+    train: bool,
+    device: str,
+    loads: Sequence[int] = (),
 ) -> tuple[int | None, int | None]:
     """Two numbers of bytes, without parameters and input. The peak is the most that one
     call holds at once: forward, and in training backward with fresh gradients. Saved is
     what autograd keeps between the two, each storage once; None without training.
 
-    Both are None for an activation whose kernels are not known, and for experts, whose
-    peak depends on the routing.
+    Both are None for an activation whose kernels are not known, and for experts on a
+    GPU, whose kernels take scratch memory of their own. `loads` are the tokens that
+    each expert gets.
     """
     steps = [act.row.steps for act in spec.activations.values()]
-    if None in steps or spec.moe is not None:
+    if None in steps or (spec.moe is not None and device != "cpu"):
         return None, None
-    t = tape(spec, tokens=tokens, item=item, device=device)
+    if spec.moe is None:
+        t = tape(spec, tokens=tokens, item=item, device=device)
+    else:
+        from ffnbench.ffn.expert_tape import mixture_tape
+
+        t = mixture_tape(spec, loads, tokens=tokens, item=item, train=train)
     memory = _Memory(t.sizes)
     _play_forward(t, memory, train=train)
     if not train:

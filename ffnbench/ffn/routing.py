@@ -5,7 +5,7 @@ them the tokens of a call are expected to meet. Pure.
 from __future__ import annotations
 
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import exp, log, sqrt
 
 from ffnbench.common.choices import Routing
@@ -44,6 +44,15 @@ def expected_hits(routing: Routing, experts: int, top_k: int, tokens: int) -> fl
     return sum(
         1 - (1 - chance) ** tokens for chance in chances(routing, experts, top_k)
     )
+
+
+def expected_loads(
+    routing: Routing, experts: int, top_k: int, tokens: int
+) -> list[int]:
+    """The expected tokens of each expert, in whole tokens, of so many in a call."""
+    loads = [chance * tokens for chance in chances(routing, experts, top_k)]
+    ends = [round(total) for total in accumulate(loads, initial=0.0)]
+    return [end - start for start, end in pairwise(ends)]
 
 
 @cache

@@ -20,13 +20,13 @@ import ffnbench
 from ffnbench.common.choices import Routing, Weights
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
-from ffnbench.ffn.cost import cost, flops_elementwise
+from ffnbench.ffn.cost import cost, flops_elementwise, peak_and_saved_bytes
 from ffnbench.ffn.experts import expert_load, impose
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.routing import IMBALANCE, shares
-from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores, act
+from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores, act, item_bytes
 from ffnbench.plan.plan import Workload
-from ffnbench.worker import jobs
+from ffnbench.worker import jobs, peak_memory
 from ffnbench.worker import subject as subjects
 from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.backends.quantised import quantised_copy
@@ -107,6 +107,37 @@ def test_parameters_and_flops_are_the_modules(spec: FFNSpec) -> None:
         y.backward(subject.grad)
     assert found.flops_forward * TOKENS == forward
     assert found.flops_backward * TOKENS == counter.get_total_flops() - forward
+
+
+@settings(max_examples=60)
+@given(
+    spec=mixtures(),
+    dispatch=st.sampled_from(Dispatch),
+    dtype=st.sampled_from(list(TOLERANCE)),
+    mode=st.sampled_from(("forward", "train")),
+    routing=st.sampled_from(Routing),
+)
+def test_bytes_are_those_of_the_allocator_and_of_autograd(
+    spec: FFNSpec, dispatch: Dispatch, dtype: str, mode: str, routing: Routing
+) -> None:
+    if dispatch is Dispatch.GROUPED and dtype == "float64":
+        dtype = "float32"
+    spec = replace(spec, moe=replace(spec.moe, dispatch=dispatch))
+    subject = subject_of(spec, dtype, mode)
+    impose(subject.module, routing, tokens=TOKENS, seed=3)
+    loads = subject.module.imposed.flatten().bincount(minlength=spec.moe.experts)
+    train = mode == "train"
+    peak, saved = peak_and_saved_bytes(
+        spec,
+        tokens=TOKENS,
+        item=item_bytes(dtype),
+        train=train,
+        device="cpu",
+        loads=loads.tolist(),
+    )
+    subject.call()
+    assert peak_memory.peak_bytes(subject) == peak
+    assert saved == (peak_memory.saved_bytes(subject) if train else None)
 
 
 @settings(max_examples=100)
