@@ -26,6 +26,7 @@ from ffnbench.ffn.activations import Step
 from ffnbench.ffn.spec import (
     ActivationSpec,
     AttentionSpec,
+    Dispatch,
     FFNSpec,
     Gate,
     MoESpec,
@@ -132,11 +133,13 @@ def params(spec: FFNSpec) -> int:
     return round(params_of_experts(spec, spec.moe.experts))
 
 
-def params_active(spec: FFNSpec) -> int:
-    """The parameters that one token meets."""
+def params_active(spec: FFNSpec, choices: float | None = None) -> int:
+    """The parameters that one token meets, in so many routed experts; by default as
+    many as the router chooses evenly.
+    """
     if spec.moe is None:
         return params(spec)
-    return round(params_of_experts(spec, spec.moe.top_k))
+    return round(params_of_experts(spec, choices or spec.moe.choices))
 
 
 def params_of_experts(spec: FFNSpec, experts: float) -> float:
@@ -163,9 +166,19 @@ def weight_elements_touched(spec: FFNSpec, tokens: int, routing: Routing) -> int
 
 def touched_experts(moe: MoESpec, tokens: int, routing: Routing) -> float:
     """The expected number of routed experts that some token of a call goes to."""
-    from ffnbench.ffn.routing import expected_hits
+    from ffnbench.ffn.routing import chances, expected_hits
 
-    return expected_hits(routing, moe.experts, moe.top_k, tokens)
+    each = chances(routing, moe.outputs, moe.top_k)
+    return expected_hits(each[: moe.experts], tokens)
+
+
+def computed_choices(moe: MoESpec, tokens: int, routing: Routing) -> float:
+    """The expected number of routed experts with weights that compute a token of a
+    call.
+    """
+    from ffnbench.ffn.routing import expected_rows
+
+    return sum(expected_rows(moe, tokens, routing)) / tokens
 
 
 def params_formula(spec: FFNSpec) -> str:
@@ -191,9 +204,9 @@ def params_formula(spec: FFNSpec) -> str:
         network = re.sub(r"\bd\b", str(moe.latent), of_any_width)
     if "+" in network:
         network = f"({network})"
-    terms = [f"{moe.experts}*{network}", *learned, f"{moe.experts}*d"]
+    terms = [f"{moe.experts}*{network}", *learned, f"{moe.outputs}*d"]
     if moe.router_bias:
-        terms.append(str(moe.experts))
+        terms.append(str(moe.outputs))
     if moe.latent:
         terms.append(f"2*d*{moe.latent}")
     if moe.shared_d_ff:
@@ -203,23 +216,27 @@ def params_formula(spec: FFNSpec) -> str:
     return " + ".join(terms)
 
 
-def flops_forward(spec: FFNSpec) -> int:
-    """Matmul FLOPs of one token's forward pass, the router's too."""
-    return 2 * _macs(spec)
+def flops_forward(spec: FFNSpec, choices: float | None = None) -> int:
+    """Matmul FLOPs of one token's forward pass, the router's too. `choices` as in
+    `params_active`.
+    """
+    return round(2 * _macs(spec, choices))
 
 
-def flops_backward(spec: FFNSpec) -> int:
+def flops_backward(spec: FFNSpec, choices: float | None = None) -> int:
     """Matmul FLOPs of one token's backward pass: one product for the input's gradient,
     one for the weight's.
     """
-    return 4 * _macs(spec)
+    return round(4 * _macs(spec, choices))
 
 
-def _macs(spec: FFNSpec) -> int:
+def _macs(spec: FFNSpec, choices: float | None) -> float:
     """The MACs of one token's forward pass: one for each weight that it meets."""
-    macs = matrix_params(spec)
+    macs: float = matrix_params(spec)
     if spec.moe is not None:
-        macs = spec.moe.top_k * macs + spec.moe.router_matrix_params(spec.d_model)
+        macs = (choices or spec.moe.choices) * macs + spec.moe.router_matrix_params(
+            spec.d_model
+        )
         macs += 2 * spec.d_model * spec.moe.latent
         shared = shared_expert(spec)
         if shared is not None:
@@ -227,40 +244,47 @@ def _macs(spec: FFNSpec) -> int:
     return macs
 
 
-def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
+def flops_elementwise(
+    spec: FFNSpec, choices: float | None = None
+) -> tuple[int | None, int | None]:
     """Element-wise FLOPs of one token, forward and backward: of activation, gating,
-    clamps, biases, dropout and routing.
+    clamps, biases, dropout and routing. `choices` as in `params_active`.
 
     Either is None where the user's own activation declares no such cost.
     """
-    networks = {spec: 1}
-    forward, backward = 0, 0
+    networks: dict[FFNSpec, float] = {spec: 1}
+    forward, backward = 0.0, 0.0
     if spec.moe is not None:
         expert = replace(spec, moe=None, d_model=spec.expert_width)
-        networks = {expert: spec.moe.top_k}
-        forward, backward = _elementwise_of_routing(spec, spec.moe)
+        choices = choices or spec.moe.choices
+        networks = {expert: choices}
+        forward, backward = _elementwise_of_routing(spec, spec.moe, choices)
         shared = shared_expert(spec)
         if shared is not None:
             networks[shared] = networks.get(shared, 0) + 1
-    elements = 0
+    elements = 0.0
     for network, count in networks.items():
         forward_beside, backward_beside = _elementwise_beside_activation(network)
         forward += count * forward_beside
         backward += count * backward_beside
         elements += count * network.d_ff
-    total: int | None = forward
-    total_backward: int | None = backward
-    for act in spec.activations.values():
-        total = _plus(total, elements, act.flops)
-        total_backward = _plus(total_backward, elements, act.flops_backward)
-    return total, total_backward
+    acts = spec.activations.values()
+    return (
+        _with_activations(forward, elements, [act.flops for act in acts]),
+        _with_activations(backward, elements, [act.flops_backward for act in acts]),
+    )
 
 
-def _plus(total: int | None, elements: int, flops: int | None) -> int | None:
-    """The total with so many FLOPs an element; None where either is not known."""
-    if total is None or flops is None:
+def _with_activations(
+    beside: float, elements: float, flops: Sequence[int | None]
+) -> int | None:
+    """The FLOPs with those of each activation, an element; None where one is not
+    known.
+    """
+    known = [each for each in flops if each is not None]
+    if len(known) < len(flops):
         return None
-    return total + elements * flops
+    return round(beside + elements * sum(known))
 
 
 def _elementwise_beside_activation(spec: FFNSpec) -> tuple[int, int]:
@@ -282,20 +306,20 @@ def _elementwise_beside_activation(spec: FFNSpec) -> tuple[int, int]:
     return forward, backward
 
 
-def _elementwise_of_routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
+def _elementwise_of_routing(
+    spec: FFNSpec, moe: MoESpec, choices: float
+) -> tuple[float, float]:
     """Element-wise FLOPs of one token, forward and backward, that join the experts.
     Choosing the highest scores moves data and counts nothing.
     """
-    d, k = spec.d_model, moe.top_k
+    d, k, scores = spec.d_model, moe.top_k, moe.outputs
+    forward, backward = 4.0 * scores, 3.0 * scores  # sigmoids
     if moe.scores is Scores.SOFTMAX:
-        forward = 3 * moe.experts  # exp, sum, division
-        backward = 4 * moe.experts  # y (g - sum of y g)
-    else:
-        forward = 4 * moe.experts  # a sigmoid
-        backward = 3 * moe.experts
+        # exp, sum, division; y (g - sum of y g)
+        forward, backward = 3.0 * scores, 4.0 * scores
     if moe.router_bias:
-        forward += moe.experts
-        backward += moe.experts
+        forward += scores
+        backward += scores
     if moe.normalised:
         forward += 2 * k  # the weights are summed and divided
         backward += 4 * k
@@ -303,13 +327,16 @@ def _elementwise_of_routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
         forward += k
         backward += k
     width = spec.expert_width
-    forward += 2 * k * width  # k weighted vectors are summed
-    backward += 3 * k * width  # every output and every weight gets its gradient
+    vectors = choices
+    if moe.zero:
+        forward += k  # their weights are summed, to one factor of x
+        vectors += 1
+    forward += 2 * vectors * width  # weighted vectors are summed
+    backward += 3 * vectors * width  # every output and every weight gets its gradient
+    # the experts' gradients of x are summed with the router's
+    backward += vectors * width
     if moe.latent:
-        backward += (k - 1) * width  # the experts' gradients are summed
-        backward += d  # and, projected, added to the router's
-    else:
-        backward += k * d  # the experts' gradients of x are added to the router's
+        backward += d - width
     if moe.shared_d_ff:
         forward += d
         backward += d
@@ -337,21 +364,24 @@ def cost(
     if not train:
         spec = replace(spec, dropout=0.0)
     item = item_bytes(dtype)
-    forward, backward = flops_elementwise(spec)
+    choices = None
     loads: Sequence[int] = ()
     if spec.moe is not None:
         from ffnbench.ffn.routing import expected_loads
 
-        loads = expected_loads(routing, spec.moe.experts, spec.moe.top_k, tokens)
+        moe = spec.moe
+        choices = computed_choices(moe, tokens, routing)
+        loads = expected_loads(moe, tokens, routing)
+    forward, backward = flops_elementwise(spec, choices)
     peak, saved = peak_and_saved_bytes(
         spec, tokens=tokens, item=item, train=train, device=device, loads=loads
     )
     return Cost(
         params=params(spec),
-        params_active=params_active(spec),
+        params_active=params_active(spec, choices),
         params_formula=params_formula(spec),
-        flops_forward=flops_forward(spec),
-        flops_backward=flops_backward(spec),
+        flops_forward=flops_forward(spec, choices),
+        flops_backward=flops_backward(spec, choices),
         flops_elementwise=forward,
         flops_elementwise_backward=backward,
         weight_bytes=params(spec) * item,
@@ -689,13 +719,17 @@ def peak_and_saved_bytes(
     what autograd keeps between the two, each storage once; None without training.
 
     Both are None for an activation whose kernels are not known, and for experts on a
-    GPU, whose kernels take scratch memory of their own. `loads` are the tokens that
-    each expert gets.
+    GPU, whose kernels take scratch memory of their own, or all at once where some
+    choices are not computed. `loads` are the tokens that each expert computes.
     """
-    steps = [act.row.steps for act in spec.activations.values()]
-    if None in steps or (spec.moe is not None and device != "cpu"):
+    moe = spec.moe
+    if None in [act.row.steps for act in spec.activations.values()]:
         return None, None
-    if spec.moe is None:
+    if moe is not None and (
+        device != "cpu" or (moe.partial and moe.dispatch is not Dispatch.EAGER)
+    ):
+        return None, None
+    if moe is None:
         t = tape(spec, tokens=tokens, item=item, device=device)
     else:
         from ffnbench.ffn.expert_tape import mixture_tape

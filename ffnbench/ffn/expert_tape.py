@@ -18,7 +18,7 @@ NUMBER = 8  # bytes of the number of a token, a choice or an expert
 def mixture_tape(
     spec: FFNSpec, loads: Sequence[int], *, tokens: int, item: int, train: bool
 ) -> Tape:
-    """The kernels of one forward call of a mixture whose experts get `loads` tokens.
+    """The kernels of a forward call of a mixture whose experts compute `loads` tokens.
     Gradients are summed in place, but for those of the experts' weights.
     """
     moe = spec.moe
@@ -35,11 +35,13 @@ def mixture_tape(
         routed = t.linear(X, "routed", size=routed_bytes, weight=projection)
     run = _grouped if moe.dispatch is Dispatch.GROUPED else _eager
     # an in-place sum has a gradient by another name
-    y, summed = run(t, spec, loads, weights, routed, routed_bytes, item)
+    y, summed = run(t, spec, moe, loads, weights, routed, routed_bytes, item)
     if moe.latent:
         text = f"y = {y}* {summed}'"
         y = summed = t.step(text, model_bytes, weight_grad_bytes=projection)
     held = [weights, routed]
+    if moe.capacity is not None:
+        held.append("kept")
     shared = shared_expert(spec)
     if shared is not None:
         part = tape(shared, tokens=tokens, item=item, device="cpu")
@@ -52,9 +54,15 @@ def mixture_tape(
         text = f"sum = {y} {summed}' {of_shared}'"
         summed = t.step(text, model_bytes, adds=True)
     # the result stays, and has the gradient that the call is given
-    returned = Kernel(inputs=(*held,), output="returned", grads=(summed,), adds=True)
-    t.add(0, returned)
+    _pass_gradient(t, "returned", summed, *held)
     return t
+
+
+def _pass_gradient(t: Tape, output: str, to: str, *inputs: str) -> None:
+    """Append a kernel without a tensor whose gradient is that of a tensor, which it
+    does not read.
+    """
+    t.add(0, Kernel(inputs=inputs, output=output, grads=(to,), adds=True))
 
 
 def _weigh(t: Tape, y: str, weights: str, size: int) -> str:
@@ -124,8 +132,8 @@ def _route(
     have 32 bits at least.
     """
     wide = max(item, 4)
-    logits, choices = tokens * moe.experts, tokens * moe.top_k
-    router = (spec.d_model + moe.router_bias) * moe.experts
+    logits, choices = tokens * moe.outputs, tokens * moe.top_k
+    router = (spec.d_model + moe.router_bias) * moe.outputs
     x = t.linear(X, "logits", size=logits * item, weight=router * item)
     if wide > item:
         x = t.step("wide = logits'", logits * wide)
@@ -145,6 +153,10 @@ def _route(
             scratch_bytes=wide % 8,
             temp_bytes=wide % 8,
         )
+    if moe.capacity is not None:
+        # sorted, with their order, and places in an expert from two numbers
+        t.step("ranked", scratch_bytes=5 * choices * NUMBER)
+        t.step("kept", choices * NUMBER)
     if wide > item:
         weights = t.step(f"weights = {weights}'", choices * item)
     t.step("routing = scores")
@@ -166,17 +178,32 @@ def _choice_bytes(moe: MoESpec, tokens: int, wide: int, train: bool) -> int:
         2 * moe.groups * found,
         3 * sums + held,
         held + sums + moe.top_groups * found,
-        held + sums + chosen + moe.groups + max(moe.groups, moe.experts),
-        2 * moe.experts,
-        moe.experts * (1 + wide),
-        moe.experts * (wide + train) + best,
+        held + sums + chosen + moe.groups + max(moe.groups, moe.outputs),
+        2 * moe.outputs,
+        moe.outputs * (1 + wide),
+        moe.outputs * (wide + train) + best,
     )
     return tokens * max(stages)
+
+
+def _unweighed(
+    t: Tape, moe: MoESpec, weights: str, routed: str, size: int, row: int, item: int
+) -> str:
+    """Append what the experts without weights give; returns its name."""
+    if not moe.zero:
+        return t.step("zeros", size)
+    tokens = size // row
+    choices = tokens * moe.top_k
+    t.step("computed", choices, scratch_bytes=NUMBER)
+    t.step(f"uncomputed = {weights}' computed*", choices * item)
+    t.step("share = uncomputed'", tokens * item, adds=True)
+    return t.step(f"zeros = {routed}'* share'*", size, temp_bytes=size)
 
 
 def _eager(
     t: Tape,
     spec: FFNSpec,
+    moe: MoESpec,
     loads: Sequence[int],
     weights: str,
     routed: str,
@@ -187,12 +214,15 @@ def _eager(
     its name, and the name under which it has its gradient.
     """
     expert = replace(spec, moe=None, d_model=spec.expert_width)
-    row, choices = spec.expert_width * item, sum(loads)
+    row = spec.expert_width * item
+    choices = size // row * moe.top_k
     hit = [number for number, load in enumerate(loads) if load]
     missed = len(loads) - len(hit)
-    y, where = t.step("zeros", size), ""
+    y, where = _unweighed(t, moe, weights, routed, size, row, item), ""
     t.sizes["first"], t.gradients["first"] = 0, size
-    for name, (rows, columns) in expert.matrices.items():
+    if moe.zero:
+        _pass_gradient(t, "first", y)
+    for name, (rows, columns) in expert.matrices.items() if hit else ():
         for elements in (rows * columns, rows)[: 1 + spec.bias]:
             # the gradients of all experts are stacked; one that has none gives a zero
             t.sizes["weight"] = 0
@@ -211,7 +241,9 @@ def _eager(
         y_of_expert = _add_network(t, part, e, x)
         share = t.step(f"{e}/share = {where}* {weights}'", load * item)
         weighed = _weigh(t, y_of_expert, share, load * row)
-        output = "first" if number == hit[0] else f"{e}/added"
+        output = f"{e}/added"
+        if number == hit[0] and not moe.zero:
+            output = "first"  # with it goes the gradient of the sum
         t.step(f"{output} = {weighed}'* {where}*")
     t.step(f"last = {where}")
     return y, "first"
@@ -220,6 +252,7 @@ def _eager(
 def _grouped(
     t: Tape,
     spec: FFNSpec,
+    moe: MoESpec,
     loads: Sequence[int],
     weights: str,
     routed: str,
@@ -238,8 +271,8 @@ def _grouped(
     x = t.step(f"given = token* {routed}'", rows)
     part = tape(expert, tokens=choices, item=item, device="cpu")
     y = _add_network(t, part, "expert", x, len(loads), choices * spec.bias)
-    t.step(f"share = order* {weights}'", choices * item)
-    y = _weigh(t, y, "share", rows)
+    t.step(f"of_row = order* {weights}'", choices * item)
+    y = _weigh(t, y, "of_row", rows)
     t.step("run = ends")
     t.step("inverse", numbers, scratch_bytes=2 * numbers)
     t.step(f"placed = inverse* {y}'", rows)

@@ -141,7 +141,7 @@ class MixtureOfExperts(OwnForm):
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self._rows = RowsOfExperts()
         self.router = nn.Linear(
-            spec.d_model, self.moe.experts, bias=self.moe.router_bias, **place
+            spec.d_model, self.moe.outputs, bias=self.moe.router_bias, **place
         )
         expert_linear = partial(ExpertLinear, experts=self.moe.experts, rows=self._rows)
         expert = replace(spec, moe=None, d_model=spec.expert_width)
@@ -186,8 +186,10 @@ class MixtureOfExperts(OwnForm):
         return logits.to(dtype).sigmoid()
 
     def choose(self, x: Tensor) -> Tensor:
-        """The experts of each token, (tokens, top_k)."""
-        return self._chosen(self.scores(x))
+        """The experts of each token, (tokens, top_k); ~e where the choice of e is
+        dropped.
+        """
+        return self._kept(self._chosen(self.scores(x)))
 
     def _chosen(self, scores: Tensor) -> Tensor:
         """The experts of each token by their scores, or the imposed ones: (tokens,
@@ -202,9 +204,21 @@ class MixtureOfExperts(OwnForm):
             return chosen
         return self.imposed[: len(chosen)]
 
+    def _kept(self, chosen: Tensor) -> Tensor:
+        """The experts of each token, with ~e for an e that has enough tokens before:
+        (tokens, top_k).
+        """
+        if self.moe.capacity is None:
+            return chosen
+        experts, order = chosen.reshape(-1).sort(stable=True)
+        full = rank_of(experts) >= self.moe.most_rows(len(chosen))
+        full &= experts < self.moe.experts
+        experts = torch.where(full, ~experts, experts)
+        return torch.empty_like(order).scatter_(0, order, experts).view_as(chosen)
+
     def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The experts of each token and their weights, both (tokens, top_k); the
-        weights in x's dtype.
+        """The experts of each token, as `choose` has them, and their weights, both
+        (tokens, top_k); the weights in x's dtype.
         """
         scores = self.scores(x)
         chosen = self._chosen(scores)
@@ -213,16 +227,18 @@ class MixtureOfExperts(OwnForm):
             weights = weights / weights.sum(-1, keepdim=True)
         if self.moe.routed_scale != 1:
             weights = weights * self.moe.routed_scale
-        return chosen, weights.to(x.dtype)
+        return self._kept(chosen), weights.to(x.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = x.reshape(-1, x.shape[-1])
         chosen, weights = self.route(tokens)
         routed = tokens if self.to_latent is None else self.to_latent(tokens)
-        if self.moe.dispatch is Dispatch.GROUPED:
-            y = self._grouped(routed, chosen, weights)
-        else:
+        if self.moe.dispatch is Dispatch.EAGER:
             y = self._eager(routed, chosen, weights)
+        elif self.moe.partial:
+            y = self._sorted(routed, chosen, weights)
+        else:
+            y = self._grouped(routed, chosen, weights)
         if self.from_latent is not None:
             y = self.from_latent(y)
         if self.shared is not None:
@@ -236,11 +252,18 @@ class MixtureOfExperts(OwnForm):
         """As OwnForm says."""
         return mixture_reference(self, x.reshape(-1, x.shape[-1]), chosen).view(x.shape)
 
+    def _unweighed(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """What the experts without weights give."""
+        if not self.moe.zero:
+            return torch.zeros_like(x)
+        share = weights.masked_fill(chosen < self.moe.experts, 0).sum(-1, keepdim=True)
+        return x * share
+
     def _eager(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
         """The sum over one expert after another: its tokens are gathered, and its
         results added at their places.
         """
-        y = torch.zeros_like(x)
+        y = self._unweighed(x, chosen, weights)
         layers = [
             layer
             for layer in self.experts.children()
@@ -249,6 +272,8 @@ class MixtureOfExperts(OwnForm):
         for layer in layers:
             layer.unbind()
         for expert in chosen.unique().tolist():
+            if not 0 <= expert < self.moe.experts:
+                continue
             token, choice = torch.where(chosen == expert)
             self._rows.expert = expert
             y.index_add_(
@@ -273,8 +298,29 @@ class MixtureOfExperts(OwnForm):
         self._rows.experts = self._rows.ends = None
         return y[order.argsort()].view(-1, top_k, x.shape[-1]).sum(1)
 
+    def _sorted(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """The sum with all experts at once, of the choices that are computed."""
+        experts, order = chosen.reshape(-1).sort()
+        computed = (experts >= 0) & (experts < self.moe.experts)
+        experts, order = experts[computed], order[computed]
+        every_expert = torch.arange(self.moe.experts, device=x.device)
+        self._rows.experts = experts
+        self._rows.ends = torch.searchsorted(
+            experts, every_expert, right=True, out_int32=True
+        )
+        token = order // self.moe.top_k
+        y = self.experts(x[token]) * weights.reshape(-1)[order, None]
+        self._rows.experts = self._rows.ends = None
+        return self._unweighed(x, chosen, weights).index_add_(0, token, y)
+
     def extra_repr(self) -> str:
         return self.spec.name
+
+
+def rank_of(experts: Tensor) -> Tensor:
+    """How many choices of the same expert stand before each, in a sorted list."""
+    first = torch.searchsorted(experts, experts)
+    return torch.arange(len(experts), device=experts.device) - first
 
 
 def impose(
@@ -286,9 +332,9 @@ def impose(
     The k smallest of exponential variables with the shares as rates are such a draw
     (Efraimidis & Spirakis 2006).
     """
-    rates = torch.tensor(shares(routing, module.moe.experts), dtype=torch.float64)
+    rates = torch.tensor(shares(routing, module.moe.outputs), dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
-    times = torch.empty(tokens, module.moe.experts, dtype=torch.float64)
+    times = torch.empty(tokens, module.moe.outputs, dtype=torch.float64)
     times.exponential_(generator=generator).div_(rates)
     chosen = times.topk(module.moe.top_k, largest=False).indices
     module.imposed = chosen.to(module.router.weight.device)
@@ -301,7 +347,7 @@ def in_chosen_groups(scores: Tensor, moe: MoESpec) -> Tensor:
     sums = scores.unflatten(-1, (moe.groups, -1)).topk(2, dim=-1).values.sum(-1)
     best = sums.topk(moe.top_groups).indices
     chosen = torch.zeros_like(sums, dtype=torch.bool).scatter(1, best, True)
-    return chosen.repeat_interleave(moe.experts // moe.groups, dim=-1)
+    return chosen.repeat_interleave(moe.outputs // moe.groups, dim=-1)
 
 
 def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> None:
@@ -346,18 +392,27 @@ def mixture_reference(
     """
     moe, router = module.moe, module.router
     logits = linear_reference(x, router.weight, router.bias)
+    given = chosen
     if chosen is None:
         chosen = module.choose(x.detach().to(router.weight.dtype))
-    choice = _reference_choice(module, logits.detach(), chosen)
+    raw = torch.where(chosen < 0, ~chosen, chosen)
+    choice = _reference_choice(module, logits.detach(), raw)
     weights = _reference_scores(moe, logits) * choice
     if moe.normalised:
         weights = weights / weights.sum(-1, keepdim=True)
     weights = weights * moe.routed_scale
+    if moe.capacity is not None:
+        # a choice is dropped by its place among those of its expert
+        taken = choice.cumsum(0) <= moe.most_rows(len(x))
+        if given is not None:
+            taken = torch.zeros_like(taken).scatter(1, raw, given >= 0)
+        taken[:, moe.experts :] = True
+        weights = weights * taken
     routed = x
     if module.to_latent is not None:
         routed = product(x, module.to_latent.weight, None)
-    y = torch.zeros_like(routed)
-    hit = weights.any(0).nonzero().flatten()
+    y = routed * weights[:, moe.experts :].sum(1, keepdim=True)
+    hit = weights[:, : moe.experts].any(0).nonzero().flatten()
     for expert in hit.tolist():
         tokens = weights[:, expert].nonzero().flatten()
         of_expert = dense_reference(module.experts, routed[tokens], expert, product)
@@ -409,7 +464,8 @@ def expert_load(module: MixtureOfExperts, x: Tensor) -> tuple[float, int]:
     """
     with torch.inference_mode():
         chosen = module.choose(x.detach().reshape(-1, x.shape[-1]))
-    tokens = torch.bincount(chosen.flatten(), minlength=module.moe.experts)
+    computed = chosen[(chosen >= 0) & (chosen < module.moe.experts)]
+    tokens = torch.bincount(computed, minlength=module.moe.experts)
     busiest = float(tokens.max() / tokens.double().mean())
     hit = int((tokens > 0).sum())
     return busiest, hit

@@ -331,9 +331,9 @@ def _mixture_layouts(tensors: Tensors, form: FFNSpec, moe: MoESpec) -> Iterator[
     expert, a shared expert has the other matrices.
     """
     roles = {
-        (moe.experts, form.d_model): "router.weight",
+        (moe.outputs, form.d_model): "router.weight",
         (1, form.d_model): "shared_gate.weight",
-        (moe.experts,): "router.bias",
+        (moe.outputs,): "router.bias",
     }
     pieces: Pieces = {}
     experts, shared = {}, {}

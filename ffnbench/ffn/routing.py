@@ -4,11 +4,13 @@ them the tokens of a call are expected to meet. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from itertools import accumulate, pairwise
-from math import exp, log, sqrt
+from math import exp, lgamma, log, log1p, sqrt
 
 from ffnbench.common.choices import Routing
+from ffnbench.ffn.spec import MoESpec
 
 # Trained-like routing chooses the busiest expert by this share more often than the mean
 # one.
@@ -37,21 +39,43 @@ def shares(routing: Routing, experts: int) -> list[float]:
     return [weight / total for weight in weights]
 
 
-def expected_hits(routing: Routing, experts: int, top_k: int, tokens: int) -> float:
+def expected_hits(each: Iterable[float], tokens: int) -> float:
     """The expected number of experts that at least one of so many tokens chooses, where
-    each token chooses by itself.
+    each token chooses by itself, each expert with its chance.
     """
-    return sum(
-        1 - (1 - chance) ** tokens for chance in chances(routing, experts, top_k)
-    )
+    return sum(1 - (1 - chance) ** tokens for chance in each)
 
 
-def expected_loads(
-    routing: Routing, experts: int, top_k: int, tokens: int
-) -> list[int]:
-    """The expected tokens of each expert, in whole tokens, of so many in a call."""
-    loads = [chance * tokens for chance in chances(routing, experts, top_k)]
-    ends = [round(total) for total in accumulate(loads, initial=0.0)]
+def expected_rows(moe: MoESpec, tokens: int, routing: Routing) -> list[float]:
+    """The expected number of tokens that each expert with weights computes, of so many
+    in a call.
+    """
+    each = chances(routing, moe.outputs, moe.top_k)[: moe.experts]
+    most = moe.most_rows(tokens)
+    rows_of = {chance: _expected_up_to(most, chance, tokens) for chance in {*each}}
+    return [rows_of[chance] for chance in each]
+
+
+def _expected_up_to(most: int, chance: float, tokens: int) -> float:
+    """The expectation of a binomial number, or of `most` where it is larger."""
+    mean = chance * tokens
+    if most >= tokens or chance >= 1:
+        return min(mean, most)
+    # beyond so many standard deviations there is less than rounding shows
+    reach = 12 * sqrt(mean) + 12
+    lost = 0.0
+    for count in range(max(most + 1, int(mean - reach)), int(mean + reach) + 1):
+        if count <= tokens:
+            ways = lgamma(tokens + 1) - lgamma(count + 1) - lgamma(tokens - count + 1)
+            of_count = count * log(chance) + (tokens - count) * log1p(-chance)
+            lost += (count - most) * exp(ways + of_count)
+    return mean - lost
+
+
+def expected_loads(moe: MoESpec, tokens: int, routing: Routing) -> list[int]:
+    """As `expected_rows`, in whole tokens."""
+    rows = expected_rows(moe, tokens, routing)
+    ends = [round(total) for total in accumulate(rows, initial=0.0)]
     return [end - start for start, end in pairwise(ends)]
 
 

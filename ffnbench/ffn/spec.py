@@ -90,7 +90,10 @@ class MoESpec:
     scores have the largest sum (DeepSeek-V3's n_group and topk_group). With `latent`
     tokens are projected to that width, the routed experts work at it, and their sum is
     projected back; router and shared experts see the full width (LatentMoE: arXiv
-    2601.18089; Nemotron 3, Kimi K3).
+    2601.18089; Nemotron 3, Kimi K3). The router chooses among `zero` experts more that
+    give back what they are given (MoE++: arXiv 2410.07348; LongCat-Flash). With
+    `capacity` an expert takes so many times the mean number of choices at most, of the
+    first tokens (Switch Transformer: arXiv 2101.03961); what is dropped adds nothing.
     """
 
     experts: int
@@ -105,9 +108,11 @@ class MoESpec:
     top_groups: int = 1
     dispatch: Dispatch = Dispatch.EAGER
     latent: int = 0
+    zero: int = 0
+    capacity: float | None = None
 
     def __post_init__(self) -> None:
-        least_of = {"experts": 1, "top_k": 1, "shared_d_ff": 0, "latent": 0}
+        least_of = {"experts": 1, "top_k": 1, "shared_d_ff": 0, "latent": 0, "zero": 0}
         for name, least in least_of.items():
             value = getattr(self, name)
             if type(value) is not int or value < least:  # nor a bool
@@ -115,9 +120,9 @@ class MoESpec:
                     f"{name} must be a whole number of at least {least}, not {value!r}",
                     "e.g. moe=8x2",
                 )
-        if self.top_k > self.experts:
+        if self.top_k > self.outputs:
             raise FfnbenchError(
-                f"top_k {self.top_k} is above the number of experts, {self.experts}",
+                f"top_k {self.top_k} is above the number of experts, {self.outputs}",
                 "for example moe=8x2",
             )
         self._check_groups()
@@ -135,16 +140,38 @@ class MoESpec:
         """Raise FfnbenchError unless the groups are equal, each has at least two
         experts, and the chosen groups have enough of them for a token.
         """
-        equal = self.groups > 0 and self.experts % self.groups == 0
-        size = self.experts // self.groups if equal else 0
+        equal = self.groups > 0 and self.outputs % self.groups == 0
+        size = self.outputs // self.groups if equal else 0
         enough = (
             0 < self.top_groups <= self.groups and size * self.top_groups >= self.top_k
         )
         if not enough or (self.groups > 1 and size < 2):
             raise FfnbenchError(
-                f"{self.top_k} of {self.experts} experts can't come from {self.top_groups} of {self.groups} groups",
+                f"{self.top_k} of {self.outputs} experts can't come from {self.top_groups} of {self.groups} groups",
                 "groups=8x4 is 8 groups of equal size, of at least two experts, and 4 of them for each token",
             )
+
+    @property
+    def outputs(self) -> int:
+        """The experts that the router chooses among."""
+        return self.experts + self.zero
+
+    @property
+    def partial(self) -> bool:
+        """Whether some choices are of no expert with weights."""
+        return bool(self.zero) or self.capacity is not None
+
+    @property
+    def choices(self) -> float:
+        """Experts with weights that a token goes to, where all are chosen evenly."""
+        return self.top_k * self.experts / self.outputs
+
+    def most_rows(self, tokens: int) -> int:
+        """The tokens that an expert takes at most, of so many in a call."""
+        if self.capacity is None:
+            return tokens
+        mean = tokens * self.top_k / self.outputs
+        return min(tokens, ceil(round(self.capacity * mean, 6)))
 
     def router_params(self, d_model: int) -> int:
         """Parameters of the router, of the shared expert's gate, and of the projections
@@ -152,12 +179,12 @@ class MoESpec:
         """
         params = self.router_matrix_params(d_model) + 2 * d_model * self.latent
         if self.router_bias:
-            params += self.experts
+            params += self.outputs
         return params
 
     def router_matrix_params(self, d_model: int) -> int:
         """Parameters without the router's bias: one MAC each for every token."""
-        outputs = self.experts
+        outputs = self.outputs
         if self.shared_gate:
             outputs += 1
         return outputs * d_model

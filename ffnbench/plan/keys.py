@@ -210,6 +210,8 @@ KEYS = (
     Key("moe", Of.EXPERTS, or_none(pair), "ExK: E experts, of which each token goes to K", "none", "swiglu@moe=8x2"),
     Key("shared", Of.EXPERTS, width, "width of all shared experts together", "0", "swiglu@moe=8x2@shared=512"),
     Key("latent", Of.EXPERTS, width, "width to which tokens are projected for the routed experts", "0", "swiglu@moe=8x2@latent=256"),
+    Key("zero", Of.EXPERTS, width, "experts without weights, which give back their input", "0", "swiglu@moe=8x2@zero=4"),
+    Key("capacity", Of.EXPERTS, or_none(positive_number), "an expert takes so many times the mean number of tokens; more are dropped", "none", "swiglu@moe=8x2@capacity=1.25"),
     Key("shared_gate", Of.EXPERTS, boolean, "a sigmoid gate on the shared experts: true or false", "false",
         "swiglu@moe=8x2@shared=512@shared_gate=true"),
     Key("router_bias", Of.EXPERTS, boolean, "a bias of the router: true or false", "false",

@@ -44,6 +44,8 @@ EXPERT_FIELDS = {"shared": "shared_d_ff", "experts": "dispatch"} | {
     name: name
     for name in (
         "latent",
+        "zero",
+        "capacity",
         "shared_gate",
         "router_bias",
         "scores",

@@ -282,7 +282,7 @@ def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
         form is None
         or moe is None
         or form.imposed is not None
-        or moe.top_k == moe.experts
+        or moe.top_k == moe.outputs
     ):
         return _spread_tokens(tokens, ROWS, x)
     candidates = _spread_tokens(tokens, CANDIDATES, x)

@@ -20,10 +20,16 @@ import ffnbench
 from ffnbench.common.choices import Routing, Weights
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
-from ffnbench.ffn.cost import cost, flops_elementwise, peak_and_saved_bytes
+from ffnbench.ffn.cost import (
+    cost,
+    flops_backward,
+    flops_elementwise,
+    flops_forward,
+    peak_and_saved_bytes,
+)
 from ffnbench.ffn.experts import expert_load, impose
 from ffnbench.ffn.modules import reference_output
-from ffnbench.ffn.routing import IMBALANCE, shares
+from ffnbench.ffn.routing import IMBALANCE, expected_rows, shares
 from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores, act, item_bytes
 from ffnbench.plan.plan import Workload
 from ffnbench.worker import jobs, peak_memory
@@ -55,6 +61,8 @@ def mixtures(draw: st.DrawFn) -> FFNSpec:
     experts = MoESpec(
         experts=6,
         latent=draw(st.sampled_from((0, 16))),
+        zero=draw(st.sampled_from((0, 0, 2))),
+        capacity=draw(st.sampled_from((None, None, 0.5, 1.25))),
         top_k=draw(st.integers(1, 3)),
         shared_d_ff=shared,
         shared_gate=bool(shared) and draw(st.booleans()),
@@ -86,6 +94,20 @@ def subject_of(
     )
 
 
+def loads_of(subject: subjects.Subject) -> list[int]:
+    """The tokens that each expert with weights computes: the first that choose it, up
+    to its capacity.
+    """
+    moe = subject.module.moe
+    most = TOKENS
+    if moe.capacity:
+        most = math.ceil(moe.capacity * TOKENS * moe.top_k / (moe.experts + moe.zero))
+    found = subject.module.choose(subject.x.detach().reshape(TOKENS, -1))
+    raw = torch.where(found < 0, ~found, found)
+    loads = raw.flatten().bincount(minlength=moe.experts)[: moe.experts]
+    return loads.clamp(max=most).tolist()
+
+
 def cost_of(spec: FFNSpec):
     return cost(spec, tokens=TOKENS, dtype="float32", train=True, device="cpu")
 
@@ -105,8 +127,12 @@ def test_parameters_and_flops_are_the_modules(spec: FFNSpec) -> None:
         y = subject.module(subject.x)
         forward = counter.get_total_flops()
         y.backward(subject.grad)
-    assert found.flops_forward * TOKENS == forward
-    assert found.flops_backward * TOKENS == counter.get_total_flops() - forward
+    backward = counter.get_total_flops() - forward
+    choices = sum(loads_of(subject)) / TOKENS
+    assert flops_forward(spec, choices) == round(forward / TOKENS)
+    assert flops_backward(spec, choices) == round(backward / TOKENS)
+    if not spec.moe.partial:
+        assert found.flops_forward * TOKENS == forward
 
 
 @settings(max_examples=60)
@@ -125,7 +151,6 @@ def test_bytes_are_those_of_the_allocator_and_of_autograd(
     spec = replace(spec, moe=replace(spec.moe, dispatch=dispatch))
     subject = subject_of(spec, dtype, mode)
     impose(subject.module, routing, tokens=TOKENS, seed=3)
-    loads = subject.module.imposed.flatten().bincount(minlength=spec.moe.experts)
     train = mode == "train"
     peak, saved = peak_and_saved_bytes(
         spec,
@@ -133,8 +158,12 @@ def test_bytes_are_those_of_the_allocator_and_of_autograd(
         item=item_bytes(dtype),
         train=train,
         device="cpu",
-        loads=loads.tolist(),
+        loads=loads_of(subject),
     )
+    unknown = spec.moe.partial and dispatch is Dispatch.GROUPED
+    if spec.activation == "xielu" or unknown:  # its bytes are measured only
+        assert peak is None
+        return
     subject.call()
     assert peak_memory.peak_bytes(subject) == peak
     assert saved == (peak_memory.saved_bytes(subject) if train else None)
@@ -355,6 +384,23 @@ def test_touched_experts_are_those_of_all_draws(
     )
     touched = report.rows()[0]["weight_bytes_touched"] / 4
     assert touched == pytest.approx(hits * 2 * 8 * D + len(weights) * D, abs=1)
+
+
+@pytest.mark.parametrize("routing", list(Routing))
+def test_expected_rows_are_the_mean_of_many_draws(routing: Routing) -> None:
+    """With experts without weights, and with tokens that are dropped."""
+    moe = MoESpec(experts=6, top_k=2, zero=3, capacity=1.1)
+    module = build_module(replace(spec_of("gated"), moe=moe))
+    x = torch.zeros(30, D)
+    rows = torch.zeros(6)
+    for seed in range(400):
+        impose(module, routing, tokens=30, seed=seed)
+        chosen = module.choose(x)
+        rows += chosen[chosen >= 0].bincount(minlength=9)[:6] / 400
+    expected = torch.tensor(expected_rows(moe, 30, routing))
+    assert torch.allclose(rows, expected, atol=0.4)
+    assert float(rows.sum()) == pytest.approx(float(expected.sum()), abs=0.6)
+    assert rows.max() < moe.most_rows(30) + 0.01
 
 
 def rounded_by_hand(weight: torch.Tensor, weights: Weights) -> torch.Tensor:
