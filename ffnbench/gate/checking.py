@@ -95,6 +95,7 @@ def check(
             against=baseline,
             saved=current or "",
             command=call.command,
+            updates=call.updates,
         )
 
     if current is not None:

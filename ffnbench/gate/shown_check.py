@@ -46,7 +46,7 @@ class ShownCheck(Shows):
 
     `against` is the file of the baseline, `saved` that of a run which was measured
     before. If there is no baseline, `sides` says in words what base and head are.
-    `command` asks the same again.
+    `command` asks the same again. `updates` says that it becomes the baseline.
     """
 
     findings: tuple[Finding, ...]
@@ -56,6 +56,7 @@ class ShownCheck(Shows):
     saved: str = ""
     sides: tuple[str, ...] = ()
     command: str = ""
+    updates: bool = False
 
     @property
     def stem(self) -> str:

@@ -319,7 +319,7 @@ def _remarks(checked: ShownCheck) -> list[str]:
     findings, now = checked.findings, checked.now
     remarks = []
     regressed = [each for each in findings if each.status is Status.REGRESSED]
-    if checked.against and regressed:
+    if checked.against and regressed and not checked.updates:
         trusted = trust_flags(code_of(checked.before.plan))
         words = ["ffnbench check", shlex.quote(checked.against), "--update", trusted]
         command = " ".join(filter(None, words))
