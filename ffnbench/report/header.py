@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ffnbench.common.choices import (
-    ROTATED_BYTES,
     Backend,
     Cache,
     MatmulPrecision,
     Time,
     Weights,
 )
-from ffnbench.common.units import IEC, quantity, signed_percent
+from ffnbench.common.units import signed_percent
 from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.plan import (
     ACTIVE_PARAMS,
@@ -49,7 +48,7 @@ class Condition:
     """A setting of the workload that is shown only where it is not the default.
 
     `key` is that of the CSV, `column` the heading of its column, and `title` the words
-    for a value in the line above the table. `of` gives the value in a workload, None
+    behind a value in the line above the table. `of` gives the value in a workload, None
     where the condition does not apply.
     """
 
@@ -69,25 +68,19 @@ def _precision(work: Workload) -> str | None:
 
 
 CONDITIONS = (
-    Condition("latency_time", "time", Time.WALL, lambda work: work.time, "{} time"),
-    Condition("cache", "cache", Cache.HOT, lambda work: work.cache, "{} cache"),
+    Condition("latency_time", "time", Time.WALL, lambda work: work.time, "time"),
+    Condition("cache", "cache", Cache.HOT, lambda work: work.cache, "cache"),
     Condition(
         "matmul_precision",
         "matmul",
         MatmulPrecision.HIGHEST,
         _precision,
-        "{} matmul precision",
+        "matmul precision",
     ),
     Condition(
-        "weight_format", "format", Weights.NONE, lambda work: work.weights, "{} weights"
+        "weight_format", "format", Weights.NONE, lambda work: work.weights, "weights"
     ),
 )
-
-
-# values that need more than the words of their condition
-TEXTS: dict[str | int | bool, str] = {
-    Cache.ROTATED: f"weights rotated through {quantity(ROTATED_BYTES, IEC)} or more"
-}
 
 
 def _values_of(condition: Condition, cases: Iterable[Case]) -> list[str | int | bool]:
@@ -110,8 +103,7 @@ def common_conditions(plan: Plan) -> list[str]:
     for condition in CONDITIONS:
         values = _values_of(condition, plan.shown)
         if len(values) == 1 and values[0] != condition.default:
-            value = values[0]
-            texts.append(TEXTS.get(value) or condition.title.format(value))
+            texts.append(f"{values[0]} {condition.title}")
     return texts
 
 

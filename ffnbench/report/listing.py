@@ -185,7 +185,6 @@ def workers_record(forks: bool) -> Row:
 
 def listing(what: str) -> Table:
     """The list that is called `what`; raises FfnbenchError where there is none."""
-    what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
         raise FfnbenchError(
             f"there is no list {what!r}",

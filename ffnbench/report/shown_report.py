@@ -5,12 +5,10 @@ and draws itself; and how a report reads, by the kind of its plan.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.choices import FIGURE_SUFFIXES
 from ffnbench.common.errors import (
@@ -21,7 +19,7 @@ from ffnbench.common.errors import (
 )
 from ffnbench.plan.plan import Kind
 from ffnbench.record.result import Report
-from ffnbench.report.answer import Shows, Write, notebook_shell, written_to
+from ffnbench.report.answer import Shows, Write, notebook_shell
 from ffnbench.report.table import Row, Table
 
 if TYPE_CHECKING:
@@ -174,22 +172,11 @@ class ShownReport(Shows, Report):
         picture = self.pictures().get(".svg")
         return page_of(table, picture, self, title_of(self), self.plan.command)
 
-    @overload
-    def plot(self, path: None = None) -> Figure: ...
-
-    @overload
-    def plot(self, path: str | os.PathLike[str]) -> Path: ...
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure | Path:
-        """The report as a matplotlib Figure, or written to a file (.png, .svg, .pdf),
-        whose path is returned.
-
-        Raises ffnbench.Error, a ValueError, where there is nothing to draw.
+    def plot(self) -> Figure:
+        """The report as a matplotlib Figure; `save` writes it. Raises ffnbench.Error, a
+        ValueError, where there is nothing to draw.
         """
-        writers = self.pictures()
-        if path is not None and writers:
-            return written_to(path, writers, self.stem)
-        figure = figure_of(self)  # raises an error where it has no picture
+        figure = figure_of(self)
         as_displayed(figure)
         return figure
 

@@ -35,7 +35,6 @@ SAME = [  # two spellings of one command
         "block --preset llama3-8b --cost-only",
     ),
     ("block swiglu --cost-only", "block --cost-only --variants swiglu"),
-    ("list models", "list presets"),
 ]
 
 

@@ -42,7 +42,7 @@ def test_in_python_matplotlib_stays_the_users(folder: Path) -> None:
     """Its settings are those that the user has, before and after a picture."""
     code = (
         "import matplotlib as m, ffnbench; m.use('pdf'); m.rcParams['lines.linewidth'] = 7\n"
-        f"was = dict(m.rcParams); ffnbench.load({str(RUN)!r}).plot('m.png')\n"
+        f"was = dict(m.rcParams); ffnbench.load({str(RUN)!r}).save('m.png')\n"
         "assert dict(m.rcParams) == was and m.get_backend() == 'pdf'"
     )
     python = [sys.executable, "-P", "-c", code]
