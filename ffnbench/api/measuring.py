@@ -80,10 +80,9 @@ def measure_plan(
     file: RunFile | None = None,
     *,
     stop: StopRule | None = None,
-    weights_folder: str = "",
 ) -> ShownReport:
     """Measure what was prepared, as often as its protocol says. What is measured so far
-    is kept in the file. `stop` and `weights_folder` are those of measure_run.
+    is kept in the file. `stop` is that of measure_run.
 
     Raises FfnbenchError where this machine has not the device or the memory for it, or
     where the budget is too short for any answer.
@@ -113,7 +112,6 @@ def measure_plan(
             keep=keep,
             before=before,
             stop=stop,
-            weights_folder=weights_folder,
             spent_s=spent_s,
         )
 
@@ -272,7 +270,6 @@ def measure_run(
     keep: Keep = keep_nothing,
     before: Report | None = None,
     stop: StopRule | None = None,
-    weights_folder: str = "",
     spent_s: float = 0.0,
 ) -> ShownReport:
     """Make one run of a prepared plan; gives its report, with figures.
@@ -280,8 +277,7 @@ def measure_run(
     A plan of several cells is measured cell by cell. Where a `stop` rule is given,
     which decides about all of them, it is measured as one. `spent_s` seconds of the
     budget are over. `keep` is given what is measured so far, and `before` is the run
-    that is gone on with. `weights_folder` has tensors that every case takes over: those
-    of the base of an `ab`.
+    that is gone on with.
     """
     plan, protocol = prepared.plan, prepared.plan.protocol
     if plan.layer is not None:
@@ -303,7 +299,6 @@ def measure_run(
             budget=Budget(world.now, protocol, spent_s=spent_s, bound_s=bound_s),
             pool=pool,
             stop=stop,
-            weights_folder=weights_folder,
         )
         report = cells.measure()
     is_over = "latency" in plan.metrics and report.limit == "budget"
@@ -372,7 +367,6 @@ class CellsOfRun(Cells):
     budget: Budget
     pool: Starters | None = None
     stop: StopRule | None = None
-    weights_folder: str = ""
 
     def measure(self) -> ShownReport:
         """Measure every cell that is not known yet; then the undecided ones once more,
@@ -445,7 +439,6 @@ class CellsOfRun(Cells):
             progress=progress.show,
             keep=lambda run_of: keep(lambda: report_of(run_of())),
             stop=self.stop,
-            weights=self.weights_folder,
             # with other arms each cell needs workers of its own: they know only its
             # labels
             pool=self.pool if cell.arms == (THIS_INTERPRETER,) else None,

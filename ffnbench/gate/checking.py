@@ -123,12 +123,9 @@ def _measured(
     budget_s: float,
     answer: Callable[[Report], ShownCheck],
     call: Call,
-    weights: str = "",
 ) -> ShownCheck:
     """Measure a plan, its latencies until `stop` has decided about each of them. What
     is answered so far stands in the file of -o meanwhile.
-
-    `weights` is the folder of the weights that both sides of an A/B use, if they can.
     """
     if stop is not None:
         plan = plan_of_check(prepared.plan, stop.policy, budget_s)
@@ -136,7 +133,6 @@ def _measured(
     now = call.measure_prepared(
         prepared,
         stop=stop,
-        weights_folder=weights,
         text_of=lambda run: check_json(answer(run)),
     )
     return answer(now)
@@ -194,9 +190,7 @@ def ab(
 
         if differs:
             return answer(prepared.cost_report())
-        # head can use the weights of base
-        weights = "" if agreement.own_weights else folder
-        return _measured(prepared, stop, budget, answer, call, weights)
+        return _measured(prepared, stop, budget, answer, call)
 
 
 def _base_within(prober: Prober, arm: Arm, variant: Typed, base: str) -> Prober:

@@ -63,7 +63,6 @@ def run_workers(
     progress: Callable[[Step], None] = lambda _: None,
     keep: Callable[[Callable[[], Run]], None] = lambda _: None,
     stop: StopRule | None = None,
-    weights: str = "",
     pool: Starters | None = None,
     spent_s: float = 0.0,
     bound_s: float = math.inf,
@@ -74,12 +73,10 @@ def run_workers(
     Raises FfnbenchError where the plan asks for a device that is not there or for more
     memory than there is, Unfinished where nothing can be measured at all. `progress` is
     told of each step, and `keep` is given, after each worker, what makes the run so
-    far. `stop` says when the run ends;
-    without it the protocol does. `weights` is a folder with the weights that every case
-    takes over. `pool` makes the workers of several runs, which share it; the caller
-    closes it. `spent_s` seconds of the budget are over when the run begins. The
-    protocol's fewest workers are made even beyond the budget, but nothing goes on after
-    `bound_s` seconds of it.
+    far. `stop` says when the run ends; without it the protocol does. `pool` makes the
+    workers of several runs, which share it; the caller closes it. `spent_s` seconds of
+    the budget are over when the run begins. The protocol's fewest workers are made even
+    beyond the budget, but nothing goes on after `bound_s` seconds of it.
     """
     workers = pool or Starters(plan, world.launch, world.now)
     record = RunRecord(plan)
@@ -93,7 +90,6 @@ def run_workers(
         keep=keep,
         describe=world.describe,
         stop=stop or stop_rule(plan.protocol),
-        weights=weights,
         salts=random.Random(plan.protocol.seed),
         watch=world.watch(),
     )
@@ -132,7 +128,6 @@ class _Runner:
     keep: Callable[[Callable[[], Run]], None]
     describe: Callable[[Greeting, DeviceFacts | None], Environment]
     stop: StopRule
-    weights: str
     salts: random.Random  # of the inputs of samples
     watch: Watch
     environment: Environment | None = None
@@ -276,7 +271,6 @@ class _Runner:
             calls=self._calls.get(label) if self._is_timed else 1,
             # whoever found the number of calls has checked the case
             checked=label in self._calls,
-            weights_folder=self.weights,
         )
         if opened is None:
             return

@@ -22,15 +22,14 @@ from ffnbench.ffn.proof import relative_error
 from ffnbench.plan.plan import Case
 from ffnbench.record.result import Agreement
 from ffnbench.worker.backends.building import (
-    WEIGHTS,
     build_case,
     in_float64,
-    load_weights,
     module_for_backend,
 )
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import Subject, set_precision_of
 
+WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 MOST_TOKENS = 16  # of the input
 
 
@@ -61,7 +60,7 @@ def compare_output(case: Case, seed: int, folder: str) -> Agreement:
     saved = torch.load(Path(folder, WEIGHTS), weights_only=True)
     case = _on_its_device(case)
     module = _build_case(case, seed)
-    own_weights = load_weights(saved["state"], module)
+    own_weights = _load_weights(saved["state"], module)
     y, exact = _both_outputs(module, case, _to_device(saved["x"], case), seed)
     tolerance = case.workload.tolerance
     if case.workload.weights is not Weights.NONE:
@@ -73,6 +72,21 @@ def compare_output(case: Case, seed: int, folder: str) -> Agreement:
         exact_error=_error_of_output(exact, saved["exact"]),
         own_weights=own_weights,
     )
+
+
+def _load_weights(state: dict[str, Tensor], module: nn.Module) -> str:
+    """Give the module these weights. Return why they do not fit, where names or shapes
+    differ: then the module is unchanged.
+    """
+    own = module.state_dict()
+    for name in sorted(state.keys() ^ own.keys()):
+        where = "base" if name in state else "head"
+        return f"only {where} has {name}"
+    for name, value in own.items():
+        if value.shape != state[name].shape:
+            return f"{name} is {tuple(state[name].shape)} in base and {tuple(value.shape)} in head"
+    module.load_state_dict(state)
+    return ""
 
 
 def _on_its_device(case: Case) -> Case:

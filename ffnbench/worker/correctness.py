@@ -27,7 +27,7 @@ from ffnbench.device.environment import torch_device
 from ffnbench.ffn.modules import FeedForward, OwnModule
 from ffnbench.ffn.spec import ImportedSpec, StackSpec
 from ffnbench.plan.plan import AnySpec, Case
-from ffnbench.worker.backends.building import build_module, load_base_weights, seed_all
+from ffnbench.worker.backends.building import build_module, seed_all
 from ffnbench.worker.subject import Subject, gradient_salt
 
 if TYPE_CHECKING:
@@ -86,13 +86,10 @@ class CheckedCall:
 class Correctness:
     """Compares one case with float64. The error of the output is that of the last
     check, that of gradients is the largest so far; None where nothing is known.
-
-    `weights_folder` has the weights of a base, if the case has taken these over.
     """
 
     case: Case
     seed: int
-    weights_folder: str = ""
     output_error: float | None = None
     gradient_error: float | None = None
     _form: tuple[OwnModule | None, Proof | None] | None = None
@@ -173,8 +170,6 @@ class Correctness:
             seed_all(self.seed, self.case.ffn)
             device, dtype = torch_device(work.device), getattr(torch, work.dtype)
             second = build_module(self.case.ffn, device=device, dtype=dtype)
-            if self.weights_folder:
-                load_base_weights(self.weights_folder, second)
             state = subject.module.state_dict()
             if not subject.train:
                 state = dict(subject.module.named_parameters())

@@ -57,7 +57,6 @@ from ffnbench.worker import peak_memory, probe_jobs, timing
 from ffnbench.worker.backends.building import (
     build_case,
     impose_routing,
-    load_base_weights,
     load_layer,
     module_for_backend,
 )
@@ -112,25 +111,18 @@ class Jobs:
     wait_meter: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     bare_calls: BareCalls | None = None  # made at the first job about a rate
 
-    def open(
-        self,
-        label: str,
-        calls: int | None,
-        checked: bool = False,
-        weights_folder: str = "",
-    ) -> Opened:
+    def open(self, label: str, calls: int | None, checked: bool = False) -> Opened:
         """Build, check and warm up a case, which is ready to be sampled then.
 
         `calls` is the number of calls in a sample, None where it has to be found.
-        `checked` is whether an earlier worker has checked the case. `weights_folder` is
-        where a base has written the weights that the case takes over, empty for none.
+        `checked` is whether an earlier worker has checked the case.
         """
         case, protocol = self.plan.case(label), self.plan.protocol
-        subject = self._build(case, weights_folder)
+        subject = self._build(case)
         opened = implementation_of(case.workload.backend).prepare(
             subject, case.workload
         )
-        check = self.checks[label] = Correctness(case, protocol.seed, weights_folder)
+        check = self.checks[label] = Correctness(case, protocol.seed)
         # code of ffnbench's own that runs as it is written keeps shape and input
         if subject.accelerator is not None or (check.checks_again and not checked):
             _first_call(subject, case)
@@ -155,10 +147,9 @@ class Jobs:
         self.subjects[label] = subject
         return replace(opened, calls=calls, notes=(*opened.notes, *notes))
 
-    def _build(self, case: Case, weights_folder: str) -> Subject:
-        """Build the module of a case, as its backend needs it, and its inputs;
-        `weights_folder` is as in `open`. Raises Unsupported where the case can't
-        be run.
+    def _build(self, case: Case) -> Subject:
+        """Build the module of a case, as its backend needs it, and its inputs. Raises
+        Unsupported where the case can't be run.
         """
         work, seed = case.workload, self.plan.protocol.seed
         if work.slowdown and work.device != "cpu":
@@ -172,8 +163,6 @@ class Jobs:
         impose_routing(module, work, seed)
         subject = subject_of(module, work, case.ffn.d_model, seed)
         subject.pads = pads
-        if weights_folder:
-            load_base_weights(weights_folder, subject.module)
         return subject
 
     def _most_inputs(self, subject: Subject) -> int:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -30,7 +29,6 @@ from ffnbench.ffn.spec import FFNSpec, ImportedSpec, StackSpec
 from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.plan import AnySpec, Case, Workload
 
-WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 # modules that were drawn before this process was forked, by spec, dtype and seed
 DRAWN: dict[tuple[AnySpec, str, int], nn.Module] = {}
 # the layers without FFNs of the stacks that this process has
@@ -143,28 +141,6 @@ def impose_routing(module: nn.Module, work: Workload, seed: int) -> None:
     for each in module.modules():
         if isinstance(each, MixtureOfExperts):
             impose(each, Routing(work.routing), tokens=work.tokens, seed=seed)
-
-
-def load_weights(state: dict[str, Tensor], module: nn.Module) -> str:
-    """Give the module these weights. Return why they do not fit, where names or shapes
-    differ: then the module is unchanged.
-    """
-    own = module.state_dict()
-    for name in sorted(state.keys() ^ own.keys()):
-        where = "base" if name in state else "head"
-        return f"only {where} has {name}"
-    for name, value in own.items():
-        if value.shape != state[name].shape:
-            return f"{name} is {tuple(state[name].shape)} in base and {tuple(value.shape)} in head"
-    module.load_state_dict(state)
-    return ""
-
-
-def load_base_weights(folder: str, module: nn.Module) -> None:
-    """Give the module the weights that a base has written into a folder, where they
-    fit.
-    """
-    load_weights(torch.load(Path(folder, WEIGHTS), weights_only=True)["state"], module)
 
 
 def load_layer(module: nn.Module, folder: str, layer: int) -> None:
