@@ -4,6 +4,7 @@ a second to forever: no test waits for it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from ffnbench.common.errors import Unfinished
 from ffnbench.plan.plan import Plan
 from ffnbench.record.messages import Greeting
 from ffnbench.record.result import FailureKind, Run
+from ffnbench.run.budget import Budget
 from ffnbench.run.worker import WorkerLost
 
 # seconds on a quiet machine, as they were seen for d_model 768 on two CPUs
@@ -62,7 +64,9 @@ class Machine(FakeLaunch):
 
     def run(self, plan: Plan, **how: Any) -> Run:
         """The budget is a bound where nothing else is said."""
-        how = {"bound_s": plan.protocol.budget_s, **how}
+        ends = self.clock_s + (plan.protocol.budget_s or math.inf)
+        budget = Budget(self.now, plan.protocol, self.clock_s, ends)
+        how = {"budget": budget, **how}
         return run(
             plan, launch=self, now=self.now, describe=lambda *_: ENVIRONMENT, **how
         )

@@ -103,8 +103,9 @@ def measure_plan(
         if before is not None:
             refuse_other_plan(before, plan)
             world = on_same_machine(world, before)
+        began = world.now() - spent_s
         if plan.protocol.runs > 1:
-            return measure_runs(prepared, world, progress, keep, before, spent_s)
+            return measure_runs(prepared, world, progress, keep, before, began)
         return measure_run(
             prepared,
             world,
@@ -112,7 +113,7 @@ def measure_plan(
             keep=keep,
             before=before,
             stop=stop,
-            spent_s=spent_s,
+            began=began,
         )
 
 
@@ -193,7 +194,7 @@ def measure_runs(
     progress: Progress,
     keep: Keep,
     before: Report | None,
-    spent_s: float,
+    began: float,
 ) -> ShownReport:
     """Make as many runs as the protocol asks for, those of the file `before` among
     them; gives one report of all.
@@ -231,7 +232,7 @@ def measure_runs(
                 of_run,
                 keep=keep_with,
                 before=begun.pop() if begun else None,
-                spent_s=0.0 if tries else spent_s,
+                began=world.now() if tries else began,
             )
             if _counts(run):
                 whole.append(run)
@@ -270,14 +271,14 @@ def measure_run(
     keep: Keep = keep_nothing,
     before: Report | None = None,
     stop: StopRule | None = None,
-    spent_s: float = 0.0,
+    began: float | None = None,
 ) -> ShownReport:
     """Make one run of a prepared plan; gives its report, with figures.
 
     A plan of several cells is measured cell by cell. Where a `stop` rule is given,
-    which decides about all of them, it is measured as one. `spent_s` seconds of the
-    budget are over. `keep` is given what is measured so far, and `before` is the run
-    that is gone on with.
+    which decides about all of them, it is measured as one. `began` is when the
+    budget began, None for now. `keep` is given what is measured so far, and `before` is
+    the run that is gone on with.
     """
     plan, protocol = prepared.plan, prepared.plan.protocol
     if plan.layer is not None:
@@ -286,9 +287,9 @@ def measure_run(
         read_layer_weights(plan.model, plan.layer)
     # a default budget may be exceeded by the fewest workers and rounds that give an
     # answer; one that was typed may not
-    bound_s = math.inf
+    budget = Budget(world.now, protocol, world.now() if began is None else began)
     if stop is not None or (protocol.bound and protocol.precision is not None):
-        bound_s = protocol.budget_s or math.inf
+        budget.ends = budget.began + (protocol.budget_s or math.inf)
     with closing(Starters(plan, world.launch, world.now)) as pool:
         cells = CellsOfRun(
             prepared=prepared,
@@ -296,7 +297,7 @@ def measure_run(
             keep=keep,
             before=before,
             world=world,
-            budget=Budget(world.now, protocol, spent_s=spent_s, bound_s=bound_s),
+            budget=budget,
             pool=pool,
             stop=stop,
         )
@@ -430,9 +431,10 @@ class CellsOfRun(Cells):
             report = new_report(run.plan, self.prepared.costs_of(run.plan))
             return replace(report, **fields_of(Run, run))
 
-        spent_s = 0.0
-        if cell is self.prepared.plan:
-            spent_s = self.budget.elapsed_s
+        budget = self.budget
+        if cell is not self.prepared.plan:
+            now = self.world.now
+            budget = Budget(now, cell.protocol, began=now(), ends=budget.ends)
         run = run_workers(
             cell,
             self.world,
@@ -442,8 +444,6 @@ class CellsOfRun(Cells):
             # with other arms each cell needs workers of its own: they know only its
             # labels
             pool=self.pool if cell.arms == (THIS_INTERPRETER,) else None,
-            spent_s=spent_s,
-            # the bound of the whole run, counted from where the cell's budget began
-            bound_s=self.budget.bound_s - self.budget.elapsed_s + spent_s,
+            budget=budget,
         )
         return report_of(run)

@@ -33,18 +33,19 @@ class Budget:
     """The time of a run. It is told when workers and rounds begin and end, and answers
     how much time is left.
 
-    `now` is the clock, in seconds; tests and simulations bring their own.
+    `now` is the clock, in seconds; tests and simulations bring their own. By that clock
+    the budget `began`, maybe before the run, and `ends` is the bound.
     """
 
     now: Callable[[], float]
     protocol: Protocol
-    spent_s: float = 0.0  # of the budget, before the run
-    bound_s: float = math.inf  # counted from the beginning of the budget
+    began: float
+    ends: float = math.inf
     rounds: int = 0  # that the next worker makes
     workers_done: int = 0
     # whether a sample was not begun, because it would have ended after the budget
     out_of_time: bool = False
-    _began: float = 0.0
+    _run_began: float = 0.0
     _worker_began: float = 0.0
     _last_round_ended: float = 0.0
     _round_s: list[float] = field(default_factory=list)
@@ -56,45 +57,43 @@ class Budget:
     _shown_done: float = 0.0
 
     def __post_init__(self) -> None:
-        self._worker_began = self._last_round_ended = self.now()
-        self._began = self._worker_began - self.spent_s
+        self._run_began = self._worker_began = self._last_round_ended = self.now()
         self.rounds = self.protocol.rounds
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the budget began."""
-        return self.now() - self._began
+        return self.now() - self.began
 
     @property
     def run_s(self) -> float:
         """Seconds since the run began."""
-        return self.elapsed_s - self.spent_s
+        return self.now() - self._run_began
 
     @property
     def is_past_bound(self) -> bool:
         """Whether the bound is over, so that nothing more may begin."""
-        return self.elapsed_s >= self.bound_s
+        return self.now() >= self.ends
 
     @property
     def left_s(self) -> float:
         """Seconds that are left for measuring: those of the budget, or those that the
         fewest workers still take where these are more; never beyond the bound.
         """
-        elapsed_s = self.elapsed_s
-        rounds = self.protocol.rounds
-        if self.bound_s < math.inf:
+        now, rounds = self.now(), self.protocol.rounds
+        if self.ends < math.inf:
             rounds = FEWEST_ROUNDS
         workers_due = self.protocol.workers - self.workers_done
         worker_s = self.pace().seconds(rounds + 1)  # one more is the practice
         due_s = workers_due * worker_s - self._in_rounds_s
         budget_s = self.protocol.budget_s or math.inf
-        return min(self.bound_s - elapsed_s, max(0.0, due_s, budget_s - elapsed_s))
+        return min(self.ends - now, max(0.0, due_s, self.began + budget_s - now))
 
     def wait_s(self, most_s: float) -> float:
         """For how many seconds an answer may be waited for: `most_s`, or less so that a
         request does not end long after the bound.
         """
-        return max(0.0, min(most_s, self.bound_s + LATE_S - self.elapsed_s))
+        return max(0.0, min(most_s, self.ends + LATE_S - self.now()))
 
     def worker_begins(self) -> None:
         """To be called when another worker is about to begin."""

@@ -64,8 +64,7 @@ def run_workers(
     keep: Callable[[Callable[[], Run]], None] = lambda _: None,
     stop: StopRule | None = None,
     pool: Starters | None = None,
-    spent_s: float = 0.0,
-    bound_s: float = math.inf,
+    budget: Budget | None = None,
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends the run with
     what was measured by then.
@@ -74,13 +73,12 @@ def run_workers(
     memory than there is, Unfinished where nothing can be measured at all. `progress` is
     told of each step, and `keep` is given, after each worker, what makes the run so
     far. `stop` says when the run ends; without it the protocol does. `pool` makes the
-    workers of several runs, which share it; the caller closes it. `spent_s` seconds of
-    the budget are over when the run begins. The protocol's fewest workers are made even
-    beyond the budget, but nothing goes on after `bound_s` seconds of it.
+    workers of several runs, which share it; the caller closes it. Without a `budget`
+    one begins now, which has no bound.
     """
     workers = pool or Starters(plan, world.launch, world.now)
     record = RunRecord(plan)
-    budget = Budget(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
+    budget = budget or Budget(world.now, plan.protocol, world.now())
     workers.plan, workers.wait_s = plan, budget.wait_s  # a shared pool had other ones
     runner = _Runner(
         record,

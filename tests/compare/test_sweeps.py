@@ -109,7 +109,7 @@ def simulated(world: str, seed: int, variants: str) -> Report:
 
 
 def cells_of(of: Prepared, before: Report | None = None) -> Simulated:
-    budget = Budget(time.monotonic, Protocol())
+    budget = Budget(time.monotonic, Protocol(), time.monotonic())
     return Simulated(prepared=of, before=before, world=World(), budget=budget)
 
 
