@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_machine import Alone, FakeLaunch, KnownProber
+from fake_machine import FakeLaunch, KnownProber
 from hypothesis import settings
 from paths import ROOT
 
@@ -128,7 +128,7 @@ def on_machine(monkeypatch: pytest.MonkeyPatch, clock: list):
     """
 
     def put(launch: object = Worker, prober: object = Prober) -> None:
-        fake = world.World(launch=launch, prober=prober, now=clock[0], watch=Alone)
+        fake = world.World(launch=launch, prober=prober, now=clock[0])
 
         monkeypatch.setattr(world, "this_machine", lambda: fake)
 

@@ -46,7 +46,7 @@ from ffnbench.record.messages import (
     Rated,
     Sampled,
 )
-from ffnbench.record.result import Agreement, BackgroundLoad, FailureKind, Report, Run
+from ffnbench.record.result import Agreement, FailureKind, Report, Run
 from ffnbench.run import runner, world
 from ffnbench.run.prober import Prober
 from ffnbench.run.worker import Worker, WorkerLost
@@ -271,13 +271,6 @@ class ProberHere(Prober):
         return InThisProcess()
 
 
-class Alone(world.Watch):
-    """Sees nobody else at work, however long a run takes beside the tests' own load."""
-
-    def around(self) -> BackgroundLoad:
-        return BackgroundLoad()
-
-
 class Planning(Call):
     """A call that ends with its plan, before anything is counted or measured."""
 
@@ -353,16 +346,13 @@ def measure(
     prepared: preparing.Prepared, launch: object = Worker, **how: Any
 ) -> Report:
     """What was prepared, measured by these workers."""
-    alone = world.World(launch=launch, watch=Alone)
-    return measuring.measure_plan(prepared, alone, **how)
+    return measuring.measure_plan(prepared, world.World(launch=launch), **how)
 
 
 def run(plan: Plan, launch: object = Worker, **how: Any) -> Run:
-    """A plan measured by these workers; `now`, `describe` and `watch` are of the
-    world.
-    """
-    outside = {"watch": Alone}
-    for name in ("now", "describe", "watch"):
+    """A plan measured by these workers; `now` and `describe` are of the world."""
+    outside = {}
+    for name in ("now", "describe"):
         value = how.pop(name, None)
         if value:
             outside[name] = value

@@ -196,15 +196,6 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackgroundLoad:
-    """What else the machine did during a run: CPUs that other processes used on
-    average, None where that is not known.
-    """
-
-    others_cpus: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """One arm of a run: its cases, and the facts about it (name, value) that are not
     the same for all arms.
@@ -241,7 +232,6 @@ class Measurement:
     interrupted: bool = False
     stopped: str = ""  # why the run ended early, where it was not by hand
     limit: str = ""  # which limit ended an adaptive run: precision, budget or workers
-    around: BackgroundLoad | None = None
     wall_s: float | None = None
 
 

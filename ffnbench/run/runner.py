@@ -45,7 +45,7 @@ from ffnbench.run.record import RunRecord
 from ffnbench.run.resources import find_devices
 from ffnbench.run.starters import RESTARTS, Starters
 from ffnbench.run.worker import AnyWorker, WorkerLost
-from ffnbench.run.world import Watch, World
+from ffnbench.run.world import World
 from ffnbench.stats.rounds import is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
 
@@ -89,7 +89,6 @@ def run_workers(
         describe=world.describe,
         stop=stop or stop_rule(plan.protocol),
         salts=random.Random(plan.protocol.seed),
-        watch=world.watch(),
     )
     interrupted, stopped = False, ""
     try:
@@ -127,7 +126,6 @@ class _Runner:
     describe: Callable[[Greeting, DeviceFacts | None], Environment]
     stop: StopRule
     salts: random.Random  # of the inputs of samples
-    watch: Watch
     environment: Environment | None = None
     timer: Timer | None = None
     sides: tuple[Side, ...] = ()
@@ -233,7 +231,6 @@ class _Runner:
             limit=self.limit if self.plan.protocol.precision is not None else "",
             timer=self.timer,
             sides=self.sides,
-            around=self.watch.around(),
             interrupted=interrupted,
             stopped=stopped,
             wall_s=self.budget.run_s,

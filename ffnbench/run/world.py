@@ -1,28 +1,25 @@
 """Everything that a run needs of the machine, as one value; a test or a simulation
 passes another one.
 
-Who else works on this machine is a part of it: another run of this user, which holds a
-lock while it measures, and other processes. A lock ends with its process, however that
-ends. It does not see runs of other users or in other containers; these show in the time
-that threads wait for a CPU (device/waiting.py). Which rounds count is not decided here.
+Another run of this user holds a lock while it measures, which ends with its process,
+however that ends. It does not see runs of other users or in other containers; these
+show in the time that threads wait for a CPU (device/waiting.py).
 """
 
 from __future__ import annotations
 
 import os
-import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ffnbench.common.files import own_folder, try_lock
 from ffnbench.device.environment import environment_of_run, why_no_gpu
 from ffnbench.plan.plan import THIS_INTERPRETER, Arm
 from ffnbench.record.messages import DeviceFacts, Greeting
-from ffnbench.record.result import BackgroundLoad, Environment
+from ffnbench.record.result import Environment
 from ffnbench.run.prober import Prober
 
 if TYPE_CHECKING:
@@ -32,8 +29,6 @@ Tell = Callable[[str], None]  # shows a line to the user
 
 LOCK_POLL_S = 0.5
 PAUSE_S = 60.0  # between two runs of a baseline: what moves between runs is slow
-# of a run whose load is told: the kernel counts CPU time in hundredths of a second
-SHORTEST_S = 2.0
 
 
 @contextmanager
@@ -67,46 +62,6 @@ def _wait_for(file: BinaryIO, tell: Tell) -> None:
     file.write(str(os.getpid()).encode())
 
 
-class Watch:
-    """Sees the CPU time of other processes. It is made when a run begins, and asked
-    when all its workers have ended.
-    """
-
-    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
-        self._stat = stat
-        self._start = self._used()
-
-    def around(self) -> BackgroundLoad:
-        """How many CPUs others have used during the run, on average; None where it is
-        not known, and where the run was no longer than SHORTEST_S.
-        """
-        end = self._used()
-        if self._start is None or end is None:
-            return BackgroundLoad()
-        seconds = end[0] - self._start[0]
-        if seconds <= SHORTEST_S:
-            return BackgroundLoad()
-        return BackgroundLoad(others_cpus=max(0.0, (end[1] - self._start[1]) / seconds))
-
-    def _used(self) -> tuple[float, float] | None:
-        """The time now, and the CPU seconds since boot of all processes but this one
-        and its children that have ended; None where they are not known.
-        """
-        try:
-            user, nice, system, _, _, irq, softirq = map(
-                int, self._stat.read_text(encoding="ascii").split()[1:8]
-            )
-        except (OSError, ValueError):
-            return None
-        all_s = (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-        usage = [
-            resource.getrusage(who)
-            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-        ]
-        own_s = sum(u.ru_utime + u.ru_stime for u in usage)
-        return time.monotonic(), all_s - own_s
-
-
 def start_worker(arm: Arm = THIS_INTERPRETER) -> Worker:
     """Start a process of an arm."""
     from ffnbench.run.worker import Worker
@@ -117,12 +72,12 @@ def start_worker(arm: Arm = THIS_INTERPRETER) -> Worker:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """What starts a worker, what learns something of code without measuring it, the
-    clock, the lock, and what else runs here.
+    clock and the lock.
 
     `began` is when the command began, by `now`: a budget counts from there, or from the
     start of the run where it is None. `lock` is held while something is measured.
     Between two runs of a baseline `pause_s` seconds pass. The defaults see no missing
-    GPU and no other processes, and serve tests; `this_machine` is the real one.
+    GPU, and serve tests; `this_machine` is the real one.
     """
 
     launch: Launch = start_worker
@@ -132,7 +87,6 @@ class World:
     pause_s: float = 0.0
     lock: Callable[[Tell], AbstractContextManager[None]] = machine_lock
     describe: Callable[[Greeting, DeviceFacts | None], Environment] = environment_of_run
-    watch: Callable[[], Watch] = Watch
     # why there is no GPU, where that is known without torch
     no_gpu: Callable[[], str] = lambda: ""
 

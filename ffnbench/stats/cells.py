@@ -125,7 +125,6 @@ def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
     first = parts[0]
     plan = _joined_plan(parts, plan)
     costs = {cost.case: cost for cost in _entries_of_all(parts, "costs")}
-    surroundings = [part.around for part in parts if part.around]
     limits = {part.limit for part in parts}
     return replace(
         first,
@@ -136,9 +135,6 @@ def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
         warnings=tuple(dict.fromkeys(_entries_of_all(parts, "warnings"))),
         environment=_first_known(parts, "environment"),
         timer=_first_known(parts, "timer"),
-        around=max(
-            surroundings, key=lambda around: around.others_cpus or 0.0, default=None
-        ),
         interrupted=any(part.interrupted for part in parts),
         stopped=_first_known(parts, "stopped") or "",
         limit=first.limit if len(limits) == 1 else "budget",

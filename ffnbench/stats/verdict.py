@@ -315,9 +315,6 @@ def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | No
 
 
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly overhead
-# if other processes used more CPUs on average, a note names them; an idle machine uses
-# less
-OTHERS_CPUS = 0.15
 # the kinds of notes that `notes_of` makes
 COMPUTED = {NoteKind.BUSY, NoteKind.NOISE, NoteKind.SHORT}
 
@@ -374,11 +371,8 @@ def busy_text(run: Run) -> str:
         return (
             f"busy: {threads} threads had {counted(cpus, 'CPU')}; try --threads {cpus}"
         )
-    who = CPUS_TAKEN
-    if run.around and (run.around.others_cpus or 0.0) > OTHERS_CPUS:
-        who = f"other processes used {run.around.others_cpus:.1f} CPUs"
     ways = ["--threads 1"] if threads > 1 else []
     if run.plan.protocol.precision is not None:
         ways.append("a longer --budget")
     advice = f", or try {' or '.join(ways)}" if ways else ""
-    return f"busy: {who}; wait{advice}"
+    return f"busy: {CPUS_TAKEN}; wait{advice}"

@@ -15,7 +15,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from fake_machine import Alone, lost
+from fake_machine import lost
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -167,7 +167,6 @@ class Happening(RuleBasedStateMachine):
         machine_of_run = world.World(
             launch=machine,
             now=machine.now,
-            watch=Alone,
             describe=lambda *_: ENVIRONMENT,
         )
         told = io.StringIO()
