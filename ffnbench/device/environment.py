@@ -13,7 +13,7 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from ffnbench.device.accelerator import Accelerator
-    from ffnbench.record.messages import CacheLevel, DeviceFacts, Greeting
+    from ffnbench.record.messages import DeviceFacts, Greeting
 
 # the share of the available memory that a worker may take: without the rest the machine
 # would stop
@@ -104,39 +104,25 @@ def about_machine() -> dict[str, Any]:
     }
 
 
-def caches(
-    root: Path = CPUS, cpus: Iterable[int] | None = None
-) -> tuple[CacheLevel, ...]:
-    """The levels of caches that hold data, the smallest first, of these CPUs, by
-    default those that this process may run on; empty where the kernel does not tell.
-    Where sizes differ, as on CPUs of two kinds, a level has the smallest.
+@cache
+def last_cache_bytes(root: Path = CPUS) -> int:
+    """Bytes of all last caches that hold data of the CPUs that this process may run on;
+    UNKNOWN_CACHE where the kernel does not tell.
 
     https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-devices-system-cpu
     """
-    from ffnbench.record.messages import CacheLevel
-
-    smallest: dict[int, int] = {}  # bytes by level
-    shared_by: dict[int, set[str]] = {}  # the groups of CPUs that share one
-    for cpu in _affinity() if cpus is None else cpus:
-        for folder in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
-            try:
-                level = int(_text_of(folder / "level"))
-                size = _bytes(_text_of(folder / "size"))
-                kind = _text_of(folder / "type")
-                shared = _text_of(folder / "shared_cpu_list")
-            except (OSError, ValueError):
-                continue
-            if kind in ("Data", "Unified") and size > 0:
-                smallest[level] = min(size, smallest.get(level, size))
-                shared_by.setdefault(level, set()).add(shared)
-    return tuple(
-        CacheLevel(level=level, bytes=smallest[level], instances=len(shared_by[level]))
-        for level in sorted(smallest)
-    )
-
-
-def _text_of(file: Path) -> str:
-    return file.read_text(encoding="ascii").strip()
+    sizes: dict[tuple[int, str], int] = {}  # by level, and the CPUs that share one
+    for cpu in _affinity():
+        for folder in (root / f"cpu{cpu}" / "cache").glob("index*"):
+            level, size, kind, shared = (
+                _read(str(folder / name)) or ""
+                for name in ("level", "size", "type", "shared_cpu_list")
+            )
+            if level and size and kind in ("Data", "Unified"):
+                sizes[int(level), shared] = _bytes(size)
+    last = max((level for level, _ in sizes), default=0)
+    total = sum(size for (level, _), size in sizes.items() if level == last)
+    return total or UNKNOWN_CACHE
 
 
 def _bytes(text: str) -> int:
@@ -147,17 +133,15 @@ def _bytes(text: str) -> int:
     return int(text)
 
 
-def rotated_copies(weight_bytes: int, threads: int) -> int:
+def rotated_copies(weight_bytes: int) -> int:
     """How many copies of weights of so many bytes no cache holds: together they have
-    ROTATED_BYTES, or four times the last-level cache of so many threads where that is
-    more; at least two.
+    ROTATED_BYTES, or four times the last caches where that is more; at least two.
 
     ROTATED_BYTES: with 48 MiB of weights a layer was 18.8 % off its time inside of a
     model, with 512 MiB 1.1 % (github.com/ROCm/vllm/pull/1065).
     """
-    levels = caches()
-    last = levels[-1].capacity(threads) if levels else UNKNOWN_CACHE
-    return max(2, math.ceil(max(4 * last, ROTATED_BYTES) / weight_bytes))
+    together = max(4 * last_cache_bytes(), ROTATED_BYTES)
+    return max(2, math.ceil(together / weight_bytes))
 
 
 def auto_device(greeting: Greeting) -> str:

@@ -34,23 +34,6 @@ SALT_BITS = 56  # random bits of a salt; torch takes it as a seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CacheLevel:
-    """A level of data caches. `bytes` is the size of one cache, `instances` is how many
-    caches of this level the usable CPUs have.
-    """
-
-    level: int
-    bytes: int
-    instances: int
-
-    def capacity(self, threads: int) -> int:
-        """The bytes that fit into this level for so many threads, each on a CPU of its
-        own.
-        """
-        return self.bytes * max(1, min(threads, self.instances))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
     """What a worker says of itself, of its torch and of its machine, before it is asked
     anything. A field is None where the worker does not know it.

@@ -231,7 +231,7 @@ def memory_needed(cases: Sequence[Case]) -> int:
         # MKL packs frozen weights, which may make them larger
         copies = 4 if work.freeze else BACKENDS[work.backend].copies
         if work.cache is Cache.ROTATED and bytes_of_one:
-            copies += rotated_copies(bytes_of_one, work.threads) - 1
+            copies += rotated_copies(bytes_of_one) - 1
         weights = copies * bytes_of_one
         if isinstance(ffn, StackSpec):
             trunk = cost_of(replace(case, ffn=replace(ffn, ffn=None)), Probe())

@@ -33,7 +33,7 @@ def rotate(subject: Subject, work: Workload, weight_bytes: int) -> int:
     """
     if not weight_bytes:
         raise Unsupported("cache=rotated needs weights, and it has none")
-    count = rotated_copies(weight_bytes, work.threads)
+    count = rotated_copies(weight_bytes)
     if BACKENDS[work.backend].is_runtime and count > MOST_SESSIONS:
         raise Unsupported(
             f"cache=rotated needs {count} copies of its weights, and {MOST_SESSIONS} sessions of {work.backend} are the most"

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.device.environment import (
-    UNKNOWN_CACHE,
     accelerator_of,
-    caches,
+    last_cache_bytes,
     torch_device,
 )
 from ffnbench.record.messages import SALT_BITS
@@ -163,7 +162,7 @@ def _one_by_one(
         call = called.timed_call(x, grad)
         if subject.cold:
             # reading too: the C library writes so much past the caches
-            _buffer_of(_flush_size(torch.get_num_threads())).add_(1)
+            _buffer_of(2 * last_cache_bytes()).add_(1)
         start = perf_counter()
         call()
         total += perf_counter() - start
@@ -174,12 +173,3 @@ def _one_by_one(
 @cache
 def _buffer_of(size: int) -> Tensor:
     return torch.zeros(size, dtype=torch.uint8).view(torch.int64)
-
-
-@cache
-def _flush_size(threads: int) -> int:
-    """Twice the bytes that the last cache holds for so many threads."""
-    levels = caches()
-    if not levels:
-        return 2 * UNKNOWN_CACHE
-    return 2 * levels[-1].capacity(threads)

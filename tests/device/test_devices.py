@@ -15,7 +15,7 @@ import torch
 from fake_machine import FakeLaunch, planned, run
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.device import nvml
+from ffnbench.device import environment, nvml
 from ffnbench.device.environment import (
     about_gpus,
     usable_cpus,
@@ -182,3 +182,37 @@ def test_a_container_has_what_its_limits_leave(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4), raising=False)
     assert usable_cpus() == cpus
     assert 0.93e9 * gigabytes <= usable_memory() <= 1e9 * gigabytes
+
+
+@pytest.mark.parametrize(
+    ("cpus", "total"),
+    [(range(8), 2 * (32 << 20)), (range(4), 32 << 20), ((9,), 32 << 20)],
+)
+def test_the_last_caches_are_those_of_the_cpus_that_may_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpus: Any, total: int
+) -> None:
+    """Two of 32 MiB for four CPUs each, below them one of 1 MiB for each CPU; of CPU 9
+    the kernel tells nothing, and 32 MiB are supposed.
+    """
+    for cpu in range(8):
+        shared = "0-3" if cpu < 4 else "4-7"
+        for index, (level, kind, size, of) in enumerate(
+            [
+                ("1", "Instruction", "64K", str(cpu)),
+                ("2", "Unified", "1024K", str(cpu)),
+                ("3", "Unified", "32M", shared),
+            ]
+        ):
+            folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
+            folder.mkdir(parents=True)
+            for name, text in (
+                ("level", level),
+                ("type", kind),
+                ("size", size),
+                ("shared_cpu_list", of),
+            ):
+                (folder / name).write_text(f"{text}\n")
+    monkeypatch.setattr(environment, "_affinity", lambda: sorted(cpus))
+    environment.last_cache_bytes.cache_clear()
+    assert environment.last_cache_bytes(tmp_path) == total
+    environment.last_cache_bytes.cache_clear()

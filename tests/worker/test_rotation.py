@@ -29,7 +29,7 @@ class Counted(torch.nn.Module):
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if three copies were enough."""
-    monkeypatch.setattr(rotation, "rotated_copies", lambda weight_bytes, threads: 3)
+    monkeypatch.setattr(rotation, "rotated_copies", lambda weight_bytes: 3)
 
 
 def opened(variant: str, **flags: object) -> tuple[Jobs, str]:

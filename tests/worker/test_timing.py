@@ -12,7 +12,6 @@ import torch
 from fake_machine import planned
 from torch import Tensor, nn
 
-from ffnbench.record.messages import CacheLevel
 from ffnbench.worker import jobs, timing
 from ffnbench.worker import subject as subjects
 from ffnbench.worker.backends import building
@@ -133,14 +132,9 @@ def test_gradients_are_cleared_while_no_clock_runs(
 def test_cold_on_the_cpu_evicts_before_each_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Twice the last cache of those that the threads have, read and written, while no
-    clock runs.
-    """
-    first = CacheLevel(level=1, bytes=1 << 15, instances=4)
-    last = CacheLevel(level=3, bytes=1 << 20, instances=4)
-    monkeypatch.setattr(timing, "caches", lambda: (first, last))
+    """Twice the last caches, read and written, while no clock runs."""
+    monkeypatch.setattr(timing, "last_cache_bytes", lambda: 1 << 20)
     monkeypatch.setattr(timing, "_buffer_of", lambda size: Buffer(size))
-    torch.set_num_threads(2)
     events: list[object] = []
 
     class Buffer:
@@ -162,4 +156,4 @@ def test_cold_on_the_cpu_evicts_before_each_call(
     events.clear()
     monkeypatch.setattr(timing, "perf_counter", read)
     timing.time_calls(subject, inputs)
-    assert events == [2 * 2 * (1 << 20), "clock", "forward", "clock"] * 2
+    assert events == [2 * (1 << 20), "clock", "forward", "clock"] * 2
