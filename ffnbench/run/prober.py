@@ -14,14 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.common.choices import (
-    DEFAULT_MODE,
-    Backend,
-    Cache,
-    MatmulPrecision,
-    Time,
-    Weights,
-)
+from ffnbench.common.choices import Backend
 from ffnbench.common.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
@@ -33,16 +26,6 @@ from ffnbench.record.result import ActivationCurve, Agreement, FailureKind
 if TYPE_CHECKING:
     from ffnbench.run.worker import Worker
 
-# the fields of a workload on which parameters and FLOPs do not depend
-EAGERLY: dict[str, Any] = {
-    "backend": Backend.EAGER,
-    "compile": DEFAULT_MODE,
-    "freeze": False,
-    "time": Time.WALL,
-    "cache": Cache.HOT,
-    "matmul_precision": MatmulPrecision.HIGHEST,
-    "reduced_reductions": True,
-}
 BY_ITSELF = "does it import by itself, in a plain `python`?"
 
 
@@ -103,11 +86,18 @@ class Prober(Probe):
         """The parameters and FLOPs of a user's module; raises FfnbenchError where it
         can't serve as an FFN.
         """
-        # the device stays, because some kernels run on one alone
-        eagerly = replace(workload, **EAGERLY)
-        if workload.backend is not Backend.EAGER:  # a runtime quantises the form
-            eagerly = replace(eagerly, weights=Weights.NONE)
-        cost: Cost = self._ask(spec.target, "count", spec=spec, workload=eagerly)
+        # what its parameters and FLOPs depend on; some kernels run on one device alone
+        eager = Workload(
+            batch=workload.batch,
+            seq_len=workload.seq_len,
+            dtype=workload.dtype,
+            device=workload.device,
+            mode=workload.mode,
+            threads=workload.threads,
+        )
+        if workload.backend is Backend.EAGER:  # a runtime quantises the form
+            eager = replace(eager, weights=workload.weights, group=workload.group)
+        cost: Cost = self._ask(spec.target, "count", spec=spec, workload=eager)
         return cost
 
     def describe(self, target: str) -> OwnActivation | None:

@@ -342,33 +342,27 @@ def sides_of(plan: Plan, greetings: dict[Arm, Greeting]) -> list[Side]:
     """The cases of each arm but the control's, and the facts about it that are not the
     same for all arms.
     """
-    cases = {
-        arm: tuple(case.label for case in plan.cases if case.arm == arm)
-        for arm in greetings
-    }
     facts = {
         arm: _facts(arm, greeting)
         for arm, greeting in greetings.items()
-        if cases[arm] != (CONTROL,)
+        if arm.name != CONTROL
     }
-    differ = [
-        name
-        for name in dict.fromkeys(name for of_arm in facts.values() for name in of_arm)
-        if len({_fact(of_arm, name) for of_arm in facts.values()}) > 1
-    ]
-    return [
-        Side(
-            name=arm.name or ", ".join(cases[arm]),
-            cases=cases[arm],
-            differing=tuple((name, _fact(of_arm, name)) for name in differ),
-        )
-        for arm, of_arm in facts.items()
-    ]
-
-
-def _fact(of_arm: dict[str, str], name: str) -> str:
-    """A fact about an arm, or the environment variable of that name."""
-    return of_arm.get(name, os.environ.get(name, NONE))
+    names = dict.fromkeys(name for of_arm in facts.values() for name in of_arm)
+    # a variable that an arm does not set is that of this process
+    table = {
+        name: [
+            of_arm.get(name, os.environ.get(name, NONE)) for of_arm in facts.values()
+        ]
+        for name in names
+    }
+    differing = {name: row for name, row in table.items() if len(set(row)) > 1}
+    sides = []
+    for number, arm in enumerate(facts):
+        cases = tuple(case.label for case in plan.cases if case.arm == arm)
+        own = tuple((name, row[number]) for name, row in differing.items())
+        name = arm.name or ", ".join(cases)
+        sides.append(Side(name=name, cases=cases, differing=own))
+    return sides
 
 
 def _facts(arm: Arm, greeting: Greeting) -> dict[str, str]:

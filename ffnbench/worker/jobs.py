@@ -26,6 +26,7 @@ from torch import Tensor
 from ffnbench.common import jsonable
 from ffnbench.common.choices import Cache
 from ffnbench.common.errors import FfnbenchError, Unsupported
+from ffnbench.common.targets import origin_of
 from ffnbench.common.units import IEC, quantity
 from ffnbench.device.environment import (
     accelerator_of,
@@ -78,15 +79,12 @@ if TYPE_CHECKING:
 
 # the jobs that need no plan, but for those in files that are seldom loaded
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        probe_jobs.preload,
-        probe_jobs.timer,
-        probe_jobs.device,
-        probe_jobs.describe,
-        probe_jobs.locate,
-        probe_jobs.count,
-    )
+    "preload": probe_jobs.preload,
+    "timer": probe_jobs.timer,
+    "device": probe_jobs.device,
+    "describe": probe_jobs.describe,
+    "locate": origin_of,
+    "count": probe_jobs.count,
 }
 DATA_PAGES = 5  # the field of /proc/self/statm with the size of data and stack
 # a case has two pools, of inputs and of gradients, and each is in memory as it is

@@ -26,13 +26,13 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from ffnbench.common.choices import Weights
 from ffnbench.common.errors import FfnbenchError, Unsupported
-from ffnbench.common.targets import one_line, origin_of, resolve
+from ffnbench.common.targets import one_line, resolve
 from ffnbench.device.environment import about_device, accelerator_of, resolved_device
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import RAISED, Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
-from ffnbench.plan.plan import Arm, Plan, Probe, Workload
+from ffnbench.plan.plan import Plan, Probe, Workload
 from ffnbench.record.messages import DeviceFacts
 from ffnbench.record.result import Timer
 from ffnbench.worker.backends.building import DRAWN, build_imported_module, draw
@@ -349,20 +349,9 @@ class InProcess(Probe):
         """What a function declares as an activation."""
         return describe(target)
 
-    def within(self, arm: Arm) -> InProcess:
-        """This probe itself: there is only this process, and `ffnbench.build` refuses
-        other arms.
-        """
-        return self
-
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a module."""
         return count(spec, workload)
-
-
-def locate(target: str) -> str:
-    """The path of the file that a target's module is read from."""
-    return origin_of(target)
 
 
 def timer() -> Timer:
