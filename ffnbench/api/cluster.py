@@ -33,7 +33,7 @@ from ffnbench.common.units import counted
 from ffnbench.plan.plan import Plan
 from ffnbench.plan.protocol import LEAST_BUDGET_S
 from ffnbench.record.progress import Progress
-from ffnbench.record.result import Failure, FailureKind, Report
+from ffnbench.record.result import Failure, FailureKind, Report, Step
 from ffnbench.report.files import RunFile
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.store import report_in, report_text
@@ -119,8 +119,9 @@ def _reports(cells: Cells, folder: Path, fields: dict[str, Any]) -> Parts:
     """Submit a job for each cell that is not known yet, and give their reports as they
     end.
     """
-    jobs = _submitted(cells, folder, fields)
+    jobs: dict[Any, Plan] = {}
     try:
+        _submit(jobs, cells, folder, fields)
         while jobs:
             time.sleep(POLL_S)
             # what submitit knows of jobs needs SLURM's accounting
@@ -135,15 +136,21 @@ def _reports(cells: Cells, folder: Path, fields: dict[str, Any]) -> Parts:
                 if job.job_id not in alive and not queue.returncode:
                     yield _report_of(cells, jobs.pop(job), job)
                     cells.keep(cells.joined)
+            groups = len(cells.plans)
+            done = groups - len(jobs)
+            text = f"groups done {done}/{groups}"
+            cells.progress.show(Step(done=done / groups, text=text))
     finally:
         for job in jobs:
             job.cancel(check=False)
 
 
-def _submitted(cells: Cells, folder: Path, fields: dict[str, Any]) -> dict[Any, Plan]:
-    """Submit the jobs; gives them with their cells. A job has an equal share of the
-    budget, an exclusive node, as many CPUs as the plan has threads, and minutes for
-    twice its budget, unless the user's fields say otherwise.
+def _submit(
+    jobs: dict[Any, Plan], cells: Cells, folder: Path, fields: dict[str, Any]
+) -> None:
+    """Submit the jobs, and add them to `jobs` with their cells. A job has an equal
+    share of the budget, an exclusive node, as many CPUs as the plan has threads, and
+    minutes for twice its budget, unless the user's fields say otherwise.
     """
     try:
         import submitit
@@ -165,7 +172,6 @@ def _submitted(cells: Cells, folder: Path, fields: dict[str, Any]) -> dict[Any, 
     of_job["exclusive"] = of_job["exclusive"] or None
     # a step does not take over the CPUs of its job
     of_job.setdefault("srun_args", [f"--cpus-per-task={of_job['cpus_per_task']}"])
-    jobs = {}
     try:
         executor = submitit.SlurmExecutor(folder)
         executor.update_parameters(job_name="ffnbench", ntasks_per_node=1, **of_job)
@@ -177,11 +183,8 @@ def _submitted(cells: Cells, folder: Path, fields: dict[str, Any]) -> dict[Any, 
                 asked = new_report(replace(cell, protocol=protocol), costs)
                 jobs[executor.submit(measure_group, report_text(asked))] = cell
     except Exception as problem:
-        for job in jobs:
-            job.cancel(check=False)
         text = " ".join(str(problem).split())
         raise FfnbenchError(f"submitit: {text}", HINT) from problem
-    return jobs
 
 
 def _report_of(cells: Cells, cell: Plan, job: Any) -> ShownReport:
