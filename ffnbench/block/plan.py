@@ -262,8 +262,8 @@ def _notes(model: ModelSpec | None) -> Iterator[Note]:
     """What a reader should know of a model and of what is left out of it."""
     if model is None:
         return
-    for text in filter(None, (model.note, model.defaults)):
-        yield Note(text=text)
+    if model.note:
+        yield Note(text=model.note)
     if len(model.groups) > 1:
         kinds = ", ".join(f"{group.count} {group.kind}" for group in model.groups)
         yield Note(text=f"one of its {model.main.kind} layers; it has {kinds}")
