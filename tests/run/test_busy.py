@@ -21,8 +21,9 @@ from simulated import ENVIRONMENT
 
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
 from ffnbench.gate.interim import latency_report
-from ffnbench.plan.plan import CONTROL, Plan, control_of
+from ffnbench.plan.plan import CONTROL, Plan, Protocol, control_of
 from ffnbench.record.result import Comparison, Run, Verdict
+from ffnbench.run.budget import Budget
 from ffnbench.stats.verdict import summarise
 
 
@@ -153,6 +154,15 @@ def test_a_disturbed_sample_is_taken_again_and_both_are_kept() -> None:
         Verdict.SAME,
         pytest.approx(1.0, abs=0.005),
     )
+
+
+def test_a_disturbed_worker_makes_at_most_four_times_its_planned_rounds() -> None:
+    protocol = Protocol(workers=3, rounds=6, precision=0.01, budget_s=1e6)
+    budget = Budget(lambda: 0.0, protocol)
+    budget.rounds = 20
+    assert budget.is_enough(rounds=20, clean=20)
+    assert not budget.is_enough(rounds=79, clean=19)
+    assert budget.is_enough(rounds=80, clean=0)
 
 
 def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
