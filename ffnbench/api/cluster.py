@@ -90,6 +90,7 @@ def measure_as_jobs(
     cells = Cells(prepared=prepared, progress=progress, keep=file.keep, before=before)
     folder = file.path.absolute().with_name(f"{file.path.name}.jobs")
     report = with_figures(cells.measured(_reports(cells, folder, fields_of(fields))))
+    # the report of a job that gave none has no environment
     lost = sum(part.environment is None for part in cells.parts)
     if not lost:
         shutil.rmtree(folder, ignore_errors=True)
@@ -139,6 +140,8 @@ def _reports(cells: Cells, folder: Path, fields: dict[str, Any]) -> Parts:
             groups = len(cells.plans)
             done = groups - len(jobs)
             text = f"groups done {done}/{groups}"
+            if queue.returncode:
+                text += f"; squeue does not answer: {queue.stderr.strip()}"
             cells.progress.show(Step(done=done / groups, text=text))
     finally:
         for job in jobs:

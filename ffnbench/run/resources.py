@@ -1,5 +1,5 @@
-"""The devices and the memory that a plan needs: what is missing is an error before
-anything is built.
+"""The devices and the memory that a plan needs, before anything is built: a missing
+device is an error, rows that memory does not hold fail, and stacks get fewer layers.
 
 Each worker holds the weights and the inputs of all cases at once, and what the largest
 call needs beside them; the check copies one matrix after another to float64. No torch

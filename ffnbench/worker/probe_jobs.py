@@ -35,7 +35,7 @@ from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.plan.plan import Plan, Probe, Workload
 from ffnbench.record.messages import DeviceFacts
 from ffnbench.record.result import Timer
-from ffnbench.worker.backends.building import DRAWN, build_imported_module, draw
+from ffnbench.worker.backends.building import DRAWN_MODULES, build_imported_module, draw
 from ffnbench.worker.timing import empty_call
 
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ def preload(plan: Plan, draws: bool) -> None:
     forms on the CPU if it `draws` them. An import that fails is reported by the case
     that needs it.
     """
-    DRAWN.clear()
+    DRAWN_MODULES.clear()
     for case in plan.cases:
         if isinstance(case.ffn, ImportedSpec):
             with suppress(Exception, SystemExit):

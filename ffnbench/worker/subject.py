@@ -59,8 +59,8 @@ def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> 
     products of 16-bit numbers may be added in 16 bits.
 
     Convolutions get the same precision: a 1x1 convolution is a linear layer too, and
-    that of cuDNN would be TF32 by default. What was set by torch's newer
-    `fp32_precision` is undone, since torch raises where both ways are used.
+    that of cuDNN would be TF32 by default. A `fp32_precision` that code of the user's
+    has set is put back first: torch raises where it contradicts the older settings.
     """
     backends: Any = torch.backends
     for settings in (backends, backends.cudnn, backends.mkldnn):

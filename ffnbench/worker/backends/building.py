@@ -30,7 +30,7 @@ from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.plan import AnySpec, Case, Workload
 
 # modules that were drawn before this process was forked, by spec, dtype and seed
-DRAWN: dict[tuple[AnySpec, str, int], nn.Module] = {}
+DRAWN_MODULES: dict[tuple[AnySpec, str, int], nn.Module] = {}
 # the layers without FFNs of the stacks that this process has
 TRUNKS: WeakValueDictionary[Any, nn.Module] = WeakValueDictionary()
 
@@ -52,10 +52,10 @@ def build_module(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.
 def draw(case: Case, seed: int) -> None:
     """Draw the weights of a case, for copies that children of this process make."""
     key = (case.ffn, case.workload.dtype, seed)
-    if key not in DRAWN:
+    if key not in DRAWN_MODULES:
         seed_all(seed)
         dtype = getattr(torch, case.workload.dtype)
-        DRAWN[key] = build_module(case.ffn, dtype=dtype)
+        DRAWN_MODULES[key] = build_module(case.ffn, dtype=dtype)
 
 
 def build_case(case: Case, seed: int) -> nn.Module:
@@ -67,7 +67,7 @@ def build_case(case: Case, seed: int) -> nn.Module:
     if isinstance(case.ffn, StackSpec):
         return _build_stack(case, case.ffn, seed)
     seed_all(seed, case.ffn)
-    drawn = DRAWN.get((case.ffn, work.dtype, seed))
+    drawn = DRAWN_MODULES.get((case.ffn, work.dtype, seed))
     if drawn is None or work.device != "cpu":
         return build_module(
             case.ffn,
