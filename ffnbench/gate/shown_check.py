@@ -112,7 +112,7 @@ class ShownCheck(Shows):
 
     def page(self, table: Table) -> str:
         """The findings as an HTML document."""
-        from ffnbench.report.page import page_of
+        from ffnbench.report.writers import page_of
 
         title = table.header[0].partition(";")[0]
         return page_of(table, None, self.now, title, self.command)

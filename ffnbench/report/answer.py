@@ -69,7 +69,7 @@ class Shows:
 
     def page(self, table: Table) -> str:
         """The answer as an HTML document."""
-        from ffnbench.report.page import page_of
+        from ffnbench.report.writers import page_of
 
         return page_of(table, self.pictures().get(".svg"), title=self.stem)
 

@@ -167,7 +167,7 @@ class ShownReport(Shows, Report):
 
     def page(self, table: Table) -> str:
         """The report as an HTML document."""
-        from ffnbench.report.page import page_of
+        from ffnbench.report.writers import page_of
 
         picture = self.pictures().get(".svg")
         return page_of(table, picture, self, title_of(self), self.plan.command)
