@@ -14,30 +14,17 @@ LLAMA: Data = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
     "hidden_act": "silu", "num_attention_heads": 32, "num_key_value_heads": 8,
 }  # fmt: skip
-NEMOTRON_H: Data = {
-    "model_type": "nemotron_h", "hidden_size": 2688, "num_hidden_layers": 52, "intermediate_size": 1856,
-    "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", "moe_intermediate_size": 1856,
-    "moe_shared_expert_intermediate_size": 3712, "n_routed_experts": 128, "num_experts_per_tok": 6,
-    "n_shared_experts": 1, "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "mamba_num_heads": 64,
-    "mamba_head_dim": 64, "ssm_state_size": 128, "n_groups": 8, "vocab_size": 131072, "tie_word_embeddings": False,
-    "mlp_hidden_act": "relu2",
-}  # fmt: skip
-HUNYUAN: Data = {
-    "model_type": "hunyuan_v1_moe", "hidden_size": 4096, "intermediate_size": 3072,
-    "moe_intermediate_size": [3072] * 32, "num_hidden_layers": 32, "num_attention_heads": 32,
-    "num_key_value_heads": 8, "head_dim": 128, "num_experts": 64, "moe_topk": [8] * 32, "num_shared_expert": [1] * 32,
-    "use_mixed_mlp_moe": True, "vocab_size": 128167, "tie_word_embeddings": True,
-}  # fmt: skip
-GEMMA_4: Data = {
-    "model_type": "gemma4",
-    "text_config": {
-        "model_type": "gemma4_text", "hidden_size": 2816, "intermediate_size": 2112, "moe_intermediate_size": 704,
-        "num_hidden_layers": 30, "num_attention_heads": 16, "num_key_value_heads": 8, "num_global_key_value_heads": 2,
-        "head_dim": 256, "global_head_dim": 512, "attention_k_eq_v": True, "enable_moe_block": True,
-        "num_experts": 128, "top_k_experts": 8, "vocab_size": 262144, "hidden_size_per_layer_input": 0,
-        "num_kv_shared_layers": 0, "use_double_wide_mlp": False, "sliding_window": 1024, "tie_word_embeddings": True,
-    },
-}  # fmt: skip
+# models of 2025 and 2026: the sizes of their config.json; parameters in all and active,
+# in billions, of a count that agrees with their cards as far as these round them, and
+# counts embeddings as active; no sum where transformers has no class
+PUBLISHED: dict[str, Data] = {
+    row["name"]: row
+    for row in json.loads(
+        Path(__file__, "../models/published.json").resolve().read_text()
+    )
+}
+NEMOTRON_H: Data = PUBLISHED["Nemotron-3-Nano-30B-A3B"]["config"]
+HUNYUAN: Data = PUBLISHED["Hunyuan-A13B"]["config"]
 GEMMA_3: Data = {
     "model_type": "gemma3_text", "hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 62,
     "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "sliding_window": 1024,

@@ -766,7 +766,8 @@ def other_parts(
     tied = 0 if output is None or counts["head"] else output.numel()
     # a class may tie them until it has read the weights, or be the bare model's
     written = " ".join([class_of(whole), *(data.get("architectures") or ())])
-    is_untied = data.get("tie_word_embeddings") is False
+    keys = {**(data.get("text_config") or {}), **data}
+    is_untied = keys.get("tie_word_embeddings") is False
     if is_untied and not counts["head"] and WRITES_TEXT.search(written):
         counts["head"], tied = whole.get_input_embeddings().weight.numel(), 0
     return dict(counts), tied

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from model_configs import (
     GEMMA_3,
-    GEMMA_4,
     HUNYUAN,
     LLAMA,
     NEMOTRON_H,
+    PUBLISHED,
     Data,
     by_exclusion,
 )
@@ -53,11 +53,7 @@ MORE = [
     "smollm3", "stablelm", "starcoder2", "umt5", "whisper", "xglm",
 ]  # fmt: skip
 NO_FFN = {"mamba2"}
-STEP = {
-    "model_type": "step3p5",
-    "architectures": ["Step3p5ForCausalLM"],
-    "tie_word_embeddings": False,
-}
+STEP = PUBLISHED["Step-3.5-Flash"]["config"]
 
 
 def default(model_type: str) -> Data:
@@ -150,31 +146,23 @@ def test_active_parameters_follow_from_the_config(model_type: str) -> None:
         assert model.params_active == model.params - idle
 
 
-@pytest.mark.parametrize(
-    ("data", "total", "active"),
-    [
-        (NEMOTRON_H, 31.58e9, 3.58e9),
-        (HUNYUAN, 80.4e9, 12.7e9),
-        (GEMMA_4, None, 3_822_530_560),
-        ({"model_type": "longcat_flash"}, 560.7e9, None),
-        (STEP, 195.84e9, None),
-        pytest.param({"model_type": "deepseek_v4"}, 284.3e9, 13.8e9, marks=pytest.mark.slow),
-        pytest.param({"model_type": "qwen3_next"}, 79.7e9, 3.87e9, marks=pytest.mark.slow),
-        pytest.param({"model_type": "jamba"}, 51.6e9, 12.1e9, marks=pytest.mark.slow),
-    ],
-)  # fmt: skip
-def test_whole_models_are_as_published(
-    tmp_path, data: Data, total: float | None, active: float | None
-) -> None:
-    """Nemotron 3 Nano, Hunyuan-A13B, Gemma 4 26B-A4B, LongCat-Flash (whose zero experts
-    have no weights), Step 3.5 Flash
-    with its head, DeepSeek-V4-Flash, Qwen3-Next 80B, Jamba.
-    """
-    whole = model_of(data)
-    if total is not None:
-        assert whole.params == pytest.approx(total, rel=2e-3)
-    if active is not None:
-        assert whole.params_active == pytest.approx(active, rel=5e-3)
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_whole_models_are_as_published(name: str) -> None:
+    row = PUBLISHED[name]
+    if "total" not in row:
+        with pytest.raises(FfnbenchError, match="code that comes with a file"):
+            model_of(row["config"])
+        return
+    model = model_of(row["config"])
+    assert model.params == pytest.approx(1e9 * row["total"], rel=5e-3)
+    if "active" in row:
+        assert model.params_active == pytest.approx(1e9 * row["active"], rel=5e-3)
+
+
+def test_gemma_4s_active_parameters() -> None:
+    """All but the 120 of 128 experts of 3 x 2,816 x 704 that a token does not go to."""
+    model = model_of(PUBLISHED["Gemma-4-26B-A4B"]["config"])
+    assert model.params - model.params_active == 30 * 120 * 3 * 2816 * 704
 
 
 def test_a_limit_that_is_infinite_clamps_nothing() -> None:
