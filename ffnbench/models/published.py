@@ -8,11 +8,11 @@ import hashlib
 import importlib.util
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
-from ffnbench.common.names import did_you_mean, normalise
+from ffnbench.common.names import did_you_mean
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import PRESETS
 
@@ -35,10 +35,8 @@ def model_of(name: str) -> ModelSpec:
 
     A preset's own name wins over a file, and a file over other spellings of that name.
     """
-    if name in PRESETS:
-        is_own_name = normalise(name).replace("_", "-") in PRESETS.names()
-        if is_own_name or not (_exists(name) or cached_config(name)):
-            return PRESETS.get(name)
+    if name in PRESETS.names() or (name in PRESETS and not _file(name)):
+        return PRESETS.get(name)
     return read_published(config_path(name))
 
 
@@ -91,12 +89,6 @@ def _ask(module: str, *arguments: str, content: str = "") -> Any:
     return answer
 
 
-def config_folder(name: str) -> str:
-    """The absolute path of the folder whose model `--preset` names."""
-    path = Path(os.path.expanduser(config_path(name))).resolve()
-    return str(path if path.is_dir() else path.parent)
-
-
 def folder_of_weights(preset: str | None, ffns: Mapping[str, object]) -> str:
     """The folder of the model whose weights --layer takes. Raises FfnbenchError for
     --layer without such a folder, and where one of the networks, by their labels, is
@@ -114,7 +106,8 @@ def folder_of_weights(preset: str | None, ffns: Mapping[str, object]) -> str:
                 f"--layer has no weights for {label!r}",
                 "they are those of the model's own form: --variants preset --weights none,int8,int4",
             )
-    return config_folder(preset)
+    file = Path(config_path(preset)).expanduser().resolve()
+    return str(file if file.is_dir() else file.parent)
 
 
 def layer_file(folder: str, layer: int) -> Path:
@@ -168,77 +161,36 @@ def read_file(path: str) -> tuple[dict[str, Any], str]:
 
 def config_path(name: str) -> str:
     """The path of a config that is named: by a file or folder, which comes first, else
-    by a model in the hub's cache on this disk.
-
-    Raises FfnbenchError for the name of a model that is not there. What looks like the
-    path of a file is returned as it is, and its reader says what is wrong with it.
+    by a model in the hub's cache on this disk; raises FfnbenchError for neither.
     """
-    if _exists(name):
-        return name
-    cached = cached_config(name)
-    if cached is not None:
-        return str(cached)
-    if "/" in name and is_name(name):
-        raise FfnbenchError(
-            f"{name!r} is no file here, and the hub's cache on this disk, {str(cache_folder())!r}, does not hold it",
-            f"`hf download {name} config.json` puts it there; `ffnbench list presets` shows what needs no file",
-        )
-    if "/" not in name and Path(name).suffix != ".json":
-        family = [
-            key
-            for key in PRESETS.names()
-            if key.startswith(name.partition("-")[0] + "-")
-        ]
-        near = did_you_mean(name, family) or did_you_mean(name, PRESETS.names())
-        raise FfnbenchError(
-            f"{name!r} is neither a preset nor a file, nor in the hub's cache on this disk",
-            f"{near} give a config.json, or one of `ffnbench list presets`".lstrip(),
-        )
-    return name
-
-
-def _exists(name: str) -> bool:
-    return os.path.exists(os.path.expanduser(name))
-
-
-NAME_PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?"
-NAME = re.compile(rf"(?:{NAME_PART}/)?{NAME_PART}", re.ASCII)
-
-
-def is_name(text: str) -> bool:
-    """Whether it may be a model of the hub, ORG/NAME or NAME; no such name leads out of
-    the folder of the cache.
-    """
-    if text.endswith(".json") or ".." in text or "--" in text:
-        return False
-    return NAME.fullmatch(text) is not None
-
-
-def cache_folder() -> Path:
-    """The folder of the hub's cache by the variables of the hub; it need not exist."""
-    home = (
-        os.environ.get("HF_HOME")
-        or os.environ.get("XDG_CACHE_HOME", "~/.cache") + "/huggingface"
+    found = _file(name)
+    if found is not None:
+        return found
+    hint = "give a config.json, or one of `ffnbench list presets`"
+    family = name.partition("-")[0] + "-"
+    presets = [key for key in PRESETS.names() if key.startswith(family)]
+    if "/" in name and not name.endswith(".json"):
+        hint += "; `hf download ORG/NAME config.json` puts a model of the hub there"
+    else:
+        near = did_you_mean(name, presets) or did_you_mean(name, PRESETS.names())
+        hint = f"{near} {hint}".lstrip()
+    raise FfnbenchError(
+        f"{name!r} is neither a preset nor a file, nor in the hub's cache on this disk",
+        hint,
     )
-    return Path(
-        os.path.expandvars(os.environ.get("HF_HUB_CACHE") or home + "/hub")
-    ).expanduser()
 
 
-def cached_config(name: str) -> Path | None:
-    """The config.json of a model in the cache: of the commit that was `main` at the
-    last download, else of the only snapshot; None where neither is there.
+def _file(name: str) -> str | None:
+    """The file or folder of that name, else the config.json of a model of the hub by
+    its last download to this disk; None where neither is there.
     """
-    if not is_name(name):
+    if os.path.exists(os.path.expanduser(name)):
+        return name
+    if importlib.util.find_spec("huggingface_hub") is None:
         return None
-    model = cache_folder() / f"models--{name.replace('/', '--')}"
-    main = model / "refs" / "main"
-    if os.path.isfile(main):
-        commit = content_of(main).decode("ascii", "replace").strip()
-        config = model / "snapshots" / commit / "config.json"
-        if os.path.isfile(config):
-            return config
-    configs = list(model.glob("snapshots/*/config.json"))
-    if len(configs) != 1:
-        return None
-    return configs[0]
+    from huggingface_hub import try_to_load_from_cache
+
+    with suppress(ValueError):  # what can't be the name of a model
+        found = try_to_load_from_cache(name, "config.json")
+        return found if isinstance(found, str) else None
+    return None
