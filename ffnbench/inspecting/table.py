@@ -149,27 +149,11 @@ def _experts(moe: MoESpec) -> list[str]:
 
 
 def _json(model: ModelSpec, flops: Flops, convention: Convention, seq_len: int) -> str:
-    layers = []
-    for group in model.groups:
-        record = {
-            "kind": group.kind,
-            "count": group.count,
-            "params": group.params,
-            "params_active": group.params_active,
-            "spec": jsonable.encode(group.ffn),
-            "proven": group.proven,
-        }
-        layers.append(record)
-    data = {
-        "model": model.name,
-        "source": model.source,
-        "counted_by": model.counted_by,
-        "note": model.note,
-        "defaults": model.defaults,
+    """The model as a row of presets.json has it, its sums, and its FLOPs a token."""
+    data = jsonable.encode(model) | {
         "params": model.params,
         "params_active": model.params_active,
         "parts": model.parts,
-        "layers": layers,
         "seq_len": seq_len,
         "attention": convention,
         "flops_forward": flops[convention].forward,

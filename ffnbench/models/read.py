@@ -177,7 +177,7 @@ def last_name(path: str) -> str:
 
 
 def layers_of(model: Any, config: Any) -> list[Layer]:
-    """The numbered layers of a model that have an FFN.
+    """The numbered layers of a model that have an FFN; raises FfnbenchError for none.
 
     A layer is the innermost numbered module around a parameter that has an attention in
     it; where none has, the outermost.
@@ -202,7 +202,13 @@ def layers_of(model: Any, config: Any) -> list[Layer]:
         layer.parameters.setdefault(in_layer, []).append(parameter)
     for layer in layers.values():
         find_parts(layer, widths(config, layer.module))
-    return [layer for layer in layers.values() if layer.parts]
+    found = [layer for layer in layers.values() if layer.parts]
+    if not found:
+        raise FfnbenchError(
+            f"no FFN was found in the layers of {class_of(model)}",
+            "count it from --d-model and --d-ff",
+        )
+    return found
 
 
 def widths(config: Any, layer: Any) -> list[int]:
@@ -503,14 +509,15 @@ def windows_of(layers: list[Layer], config: Any) -> tuple[AttentionWindow, ...]:
     counts: Counter[tuple[int, str]] = Counter()
     kinds = attribute(config, "layer_types") or []
     for layer in layers:
-        kind = str(kinds[layer.number]) if layer.number < len(kinds) else ""
-        tokens, other = 0, ""
-        if not kind or kind.startswith(("sliding", "local")):
-            tokens = number_in([config, *layer.attentions], "sliding_window") or 0
-        elif not kind.startswith(("full", "global")) and kind != "attention":
-            other = kind
-        if layer.attentions or "attention" in other:
-            counts[tokens, other] += 1
+        kind = kinds[layer.number] if layer.number < len(kinds) else "sliding"
+        window = (0, kind)
+        if kind.startswith(("sliding", "local")):
+            places = [config, *layer.attentions]
+            window = (number_in(places, "sliding_window") or 0, "")
+        elif kind.startswith(("full", "global")) or kind == "attention":
+            window = (0, "")
+        if layer.attentions or "attention" in kind:
+            counts[window] += 1
     if not counts.keys() - {(0, "")}:
         return ()
     return tuple(
@@ -653,39 +660,45 @@ def model_class(config: Any) -> Any:
     raise LookupError(f"no model class for {kind.__name__}")
 
 
-def language_part(config: Any, model: Any) -> tuple[Any, Any, str]:
-    """The config, the module and the path of a model's language part: of all, unless
-    the model is made of several.
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model on the meta device, and its language part, `model` with the config
+    `text`: all of it, with the path "", unless it is made of several.
     """
-    text = config.get_text_config()
+
+    config: Any
+    whole: Any
+    path: str
+    text: Any
+    model: Any
+
+
+def open_model(data: Mapping[str, Any]) -> Opened:
+    """Build the model of a config.json's content without data; raises FfnbenchError."""
+    config = load_config(json.loads(json.dumps(data)))  # its class may change it
+    whole = model = build_empty(config)
+    text, path = config.get_text_config(), ""
     if text is not config:
-        for path, module in model.named_modules():
-            if path and getattr(module, "config", None) is text:
-                return text, module, path
-    return text, model, ""
+        for name, module in whole.named_modules():
+            if name and not path and getattr(module, "config", None) is text:
+                model, path = module, name
+    return Opened(config, whole, path, text, model)
 
 
 def read_model(data: dict[str, Any], source: str) -> ModelSpec:
     """Read the model of a config.json's content; raises FfnbenchError."""
     import transformers
 
-    # a copy: its class may change it
-    config = load_config(json.loads(json.dumps(data)))
-    whole = build_empty(config)
-    text, model, path = language_part(config, whole)
-    layers = layers_of(model, text)
-    if not layers:
-        raise FfnbenchError(
-            f"no FFN was found in the layers of {class_of(model)}",
-            "count it from --d-model and --d-ff",
-        )
+    opened = open_model(data)
+    config, text, path = opened.config, opened.text, opened.path
+    layers = layers_of(opened.model, text)
     kinds: dict[Any, list[Layer]] = {}
     for layer in layers:
         shapes = [(part.path, *part.shapes.items()) for part in layer.parts]
         attention = attention_of(layer, text)
         key = (A_NUMBER.sub("*", layer.path), *shapes, *layer.loose.items(), attention)
         kinds.setdefault(key, []).append(layer)
-    counts, tied = other_parts(whole, path, layers, data)
+    counts, tied = other_parts(opened, layers, data)
     notes = []
     if path:
         notes.append(
@@ -700,7 +713,7 @@ def read_model(data: dict[str, Any], source: str) -> ModelSpec:
         other_parts=counts,
         tied=tied,
         source=source,
-        counted_by=f"transformers {transformers.__version__}, which built {class_of(whole)}",
+        counted_by=f"transformers {transformers.__version__}, which built {class_of(opened.whole)}",
         note="; ".join(notes),
         defaults=sizes_not_of_the_file(data, text),
     )
@@ -737,13 +750,18 @@ def sizes_not_of_the_file(data: Mapping[str, Any], config: Any) -> str:
 
 
 def other_parts(
-    whole: Any, path: str, layers: list[Layer], data: Mapping[str, Any]
+    opened: Opened, layers: list[Layer], data: Mapping[str, Any]
 ) -> tuple[dict[str, int], int]:
     """All parameters that are not those of FFNs, by part; what other models a composite
     has are `other`. And those of the embedding that are the output layer too.
     """
-    stacks = [parameters for each in layers for parameters in each.parameters.values()]
-    of_ffns = {id(parameter) for parameters in stacks for parameter in parameters}
+    whole, path = opened.whole, opened.path
+    of_ffns = {
+        id(parameter)
+        for layer in layers
+        for parameters in layer.parameters.values()
+        for parameter in parameters
+    }
     classes = {name: class_of(module) for name, module in whole.named_modules()}
     output = attribute(whole.get_output_embeddings(), "weight")
     counts: Counter[str] = Counter()

@@ -20,12 +20,10 @@ from torch import Tensor
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.models.read import (
     A_NUMBER,
-    build_empty,
     form_of,
-    language_part,
     layers_of,
-    load_config,
     module_of,
+    open_model,
 )
 
 FLOATS = ("F64", "F32", "F16", "BF16")
@@ -37,18 +35,16 @@ def layer_weights(folder: str, number: int) -> dict[str, Tensor]:
     for a form that is not proven.
     """
     data = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
-    config = load_config(data)
-    whole = build_empty(config)
-    text, model, _ = language_part(config, whole)
-    layers = layers_of(model, text)
+    opened = open_model(data)
+    layers = layers_of(opened.model, opened.text)
     if not 0 <= number < len(layers):
         raise FfnbenchError(
             f"{folder!r} has no layer {number}",
             f"its layers with an FFN are 0 to {len(layers) - 1}",
         )
-    load_numbered(whole, folder, layers[number].number)
-    layer = layers_of(model, text)[number]
-    form, proofs = form_of(layer, text)
+    load_numbered(opened.whole, folder, layers[number].number)
+    layer = layers_of(opened.model, opened.text)[number]
+    form, proofs = form_of(layer, opened.text)
     state = {}
     for part, proof in zip(layer.parts, proofs, strict=True):
         if form is None or proof is None:
