@@ -158,7 +158,7 @@ def test_a_disturbed_sample_is_taken_again_and_both_are_kept() -> None:
 
 def test_a_disturbed_worker_makes_at_most_four_times_its_planned_rounds() -> None:
     protocol = Protocol(workers=3, rounds=6, precision=0.01, budget_s=1e6)
-    budget = Budget(lambda: 0.0, protocol)
+    budget = Budget(lambda: 0.0, protocol, began=0.0)
     budget.rounds = 20
     assert budget.is_enough(rounds=20, clean=20)
     assert not budget.is_enough(rounds=79, clean=19)
