@@ -369,7 +369,7 @@ def _by_own_names(answer: OutputAndGradients, proof: Proof) -> OutputAndGradient
 
 def _expected_of_form(form: OwnModule, call: CheckedCall) -> OutputAndGradients:
     """What the reference of a form gives for the rows of a call, in float64. All
-    weights of the form require gradients afterwards, also where the call does not train.
+    weights of the form require gradients afterwards, even if the call does not train.
     """
     short = call.shortened()
     chosen = None
