@@ -364,15 +364,17 @@ def cost(
     if not train:
         spec = replace(spec, dropout=0.0)
     item = item_bytes(dtype)
-    choices = None
+    choices = computed = None
     loads: Sequence[int] = ()
     if spec.moe is not None:
         from ffnbench.ffn.routing import expected_loads
 
         moe = spec.moe
-        choices = computed_choices(moe, tokens, routing)
+        choices = computed = computed_choices(moe, tokens, routing)
+        if moe.dispatch is Dispatch.BATCHED:
+            computed = moe.experts * moe.most_rows(tokens) / tokens
         loads = expected_loads(moe, tokens, routing)
-    forward, backward = flops_elementwise(spec, choices)
+    forward, backward = flops_elementwise(spec, computed)
     peak, saved = peak_and_saved_bytes(
         spec, tokens=tokens, item=item, train=train, device=device, loads=loads
     )
@@ -380,8 +382,8 @@ def cost(
         params=params(spec),
         params_active=params_active(spec, choices),
         params_formula=params_formula(spec),
-        flops_forward=flops_forward(spec, choices),
-        flops_backward=flops_backward(spec, choices),
+        flops_forward=flops_forward(spec, computed),
+        flops_backward=flops_backward(spec, computed),
         flops_elementwise=forward,
         flops_elementwise_backward=backward,
         weight_bytes=params(spec) * item,
@@ -719,15 +721,13 @@ def peak_and_saved_bytes(
     what autograd keeps between the two, each storage once; None without training.
 
     Both are None for an activation whose kernels are not known, and for experts on a
-    GPU, whose kernels take scratch memory of their own, or all at once where some
-    choices are not computed. `loads` are the tokens that each expert computes.
+    GPU, whose kernels take scratch memory of their own. `loads` are the tokens that
+    each expert computes.
     """
     moe = spec.moe
     if None in [act.row.steps for act in spec.activations.values()]:
         return None, None
-    if moe is not None and (
-        device != "cpu" or (moe.partial and moe.dispatch is not Dispatch.EAGER)
-    ):
+    if moe is not None and device != "cpu":
         return None, None
     if moe is None:
         t = tape(spec, tokens=tokens, item=item, device=device)

@@ -29,11 +29,14 @@ def mixture_tape(
     projection = spec.d_model * spec.expert_width * item
     t = Tape(gradients={X: model_bytes}, in_place=True)
     weights = _route(t, spec, moe, tokens, item, train)
-    t.views = {weights}
+    if moe.dispatch is Dispatch.EAGER:
+        t.views = {weights}
     routed = X
     if moe.latent:
         routed = t.linear(X, "routed", size=routed_bytes, weight=projection)
-    run = _grouped if moe.dispatch is Dispatch.GROUPED else _eager
+    run = _eager
+    if moe.dispatch is not Dispatch.EAGER:
+        run = _sorted if moe.partial else _grouped
     # an in-place sum has a gradient by another name
     y, summed = run(t, spec, moe, loads, weights, routed, routed_bytes, item)
     if moe.latent:
@@ -79,6 +82,8 @@ def _add_network(
     source: str,
     experts: int = 0,
     biased_rows: int = 0,
+    *,
+    batched: bool = False,
 ) -> str:
     """Append the kernels of a dense form that is called with `source`, which its caller
     holds until it returns; returns the name of its output. Products are those of so
@@ -105,17 +110,23 @@ def _add_network(
         )
         if experts and of_weight:
             bias = size // biased_rows if biased_rows else 0
-            product = f"{output}/product" if bias else output
-            x = copied.inputs[0]
-            text = f"{product} = {x}'* ends*"
-            t.step(text, size, weight_grad_bytes=experts * (of_weight - bias))
-            if bias:  # that of each row's expert is gathered, and added
+            all_weights = experts * (of_weight - bias)
+            product, x = output, copied.inputs[0]
+            ends, of_row = " ends*", "sorted*"
+            if batched:  # the gradient of a transposed weight is copied
+                t.step(f"{output}/copied", temp_bytes=all_weights)
+                ends = of_row = ""
+            if bias:
+                product = f"{output}/product"
+            text = f"{product} = {x}'*{ends}"
+            t.step(text, size, weight_grad_bytes=all_weights)
+            if bias:  # in a grouped product that of each row's expert is gathered
                 t.step(
-                    f"{output} = {product}' sorted* {x}",
+                    f"{output} = {product}' {of_row} {x}",
                     size,
                     adds=True,
                     weight_grad_bytes=experts * bias,
-                    scratch_bytes=size,
+                    scratch_bytes=0 if batched else size,
                 )
         else:
             t.add(size, copied)
@@ -280,3 +291,56 @@ def _grouped(
     total = t.step("summed = placed'", size, adds=size == rows)
     t.step(f"done = sorted every order {y}")
     return total, total
+
+
+def _sorted(
+    t: Tape,
+    spec: FFNSpec,
+    moe: MoESpec,
+    loads: Sequence[int],
+    weights: str,
+    routed: str,
+    size: int,
+    item: int,
+) -> tuple[str, str]:
+    """Append all experts at once where some choices are not computed, as `_eager`."""
+    expert = replace(spec, moe=None, d_model=spec.expert_width)
+    row, computed = spec.expert_width * item, sum(loads)
+    tokens, experts, numbers = size // row, len(loads), computed * NUMBER
+    choices = tokens * moe.top_k
+    t.step("all", choices * NUMBER, scratch_bytes=2 * choices * NUMBER)
+    t.step("all_order", choices * NUMBER)
+    t.step("mask", choices, scratch_bytes=choices + max(choices, NUMBER))
+    t.step("sorted = all", numbers, scratch_bytes=numbers)
+    t.step("order = all_order", numbers, scratch_bytes=numbers)
+    t.step("selected = all")
+    t.step("every", experts * NUMBER)
+    t.step("ends", experts * 4)
+    t.step("token", numbers, scratch_bytes=NUMBER)
+    x = t.step(f"given = token* {routed}'", computed * row)
+    if moe.dispatch is Dispatch.BATCHED:
+        rows = experts * moe.most_rows(tokens)
+        t.step("ranked", scratch_bytes=4 * numbers)
+        t.step("place", numbers)
+        padded = rows * row
+        t.step("padded = given'* place*", padded, scratch_bytes=padded)
+        part = tape(expert, tokens=rows, item=item, device="cpu")
+        y = _add_network(
+            t, part, "expert", "padded", experts, rows * spec.bias, batched=True
+        )
+        y = t.step(f"taken = place* {y}' padded", computed * row)
+    else:
+        part = tape(expert, tokens=computed, item=item, device="cpu")
+        y = _add_network(t, part, "expert", x, experts, computed * spec.bias)
+    t.step(f"of_row = order* {weights}'", computed * item)
+    y = _weigh(t, y, "of_row", computed * row)
+    t.step("run = ends")
+    total = _unweighed(t, moe, weights, routed, size, row, item)
+    output = "first"
+    t.sizes[output], t.gradients[output] = 0, size
+    if moe.zero:
+        _pass_gradient(t, output, total)
+        output = "added"
+    t.step(f"{output} = {y}'* token*")
+    t.step("done = sorted order mask every given")
+    return total, "first"

@@ -1,9 +1,10 @@
 """A mixture of experts: a router, experts of one form with their weights in 3-D
 tensors, and shared experts.
 
-The experts are run in one of two ways. Eager: one after another over those that are
+The experts are run in one of three ways. Eager: one after another over those that are
 hit, as Hugging Face's eager path does. Grouped: tokens sorted by expert, one grouped
-matrix product for each weight. `mixture_reference` is what both should compute, in
+matrix product for each weight. Batched: one batched product for each weight, over rows
+padded to the capacity of an expert. `mixture_reference` is what both should compute, in
 float64 and by other code.
 """
 
@@ -111,6 +112,9 @@ class ExpertLinear(nn.Module):
         self._weights = self._biases = ()
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.ndim == 3:  # rows of each expert, as many for each
+            y = x.bmm(self.weight.transpose(-2, -1))
+            return y if self.bias is None else y + self.bias[:, None]
         if self.rows.ends is None:
             expert = self.rows.expert
             return F.linear(x, self._weights[expert], self._biases[expert])
@@ -309,9 +313,24 @@ class MixtureOfExperts(OwnForm):
             experts, every_expert, right=True, out_int32=True
         )
         token = order // self.moe.top_k
-        y = self.experts(x[token]) * weights.reshape(-1)[order, None]
+        given = x[token]
+        if self.moe.dispatch is Dispatch.BATCHED:
+            y = self._batched(given, experts, self.moe.most_rows(len(x)))
+        else:
+            y = self.experts(given)
+        y = y * weights.reshape(-1)[order, None]
         self._rows.experts = self._rows.ends = None
         return self._unweighed(x, chosen, weights).index_add_(0, token, y)
+
+    def _batched(self, x: Tensor, experts: Tensor, most: int) -> Tensor:
+        """What the experts give for rows that are sorted by them: each is given `most`
+        rows, of which those that nobody asks for are zero.
+        """
+        place = experts * most + rank_of(experts)
+        padded = x.new_zeros(self.moe.experts * most, x.shape[-1])
+        padded = padded.index_copy(0, place, x)
+        y = self.experts(padded.view(self.moe.experts, most, -1))
+        return y.flatten(0, 1)[place]
 
     def extra_repr(self) -> str:
         return self.spec.name

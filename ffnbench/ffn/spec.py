@@ -65,12 +65,14 @@ class Scores(StrEnum):
 
 
 class Dispatch(StrEnum):
-    """How the experts are run: one after another over those that are hit, or all in one
-    grouped matrix product.
+    """How the experts are run: one after another over those that are hit, all in one
+    grouped matrix product, or all in one batched product over as many rows for each as
+    its capacity (GShard: arXiv 2006.16668).
     """
 
     EAGER = "eager"
     GROUPED = "grouped"
+    BATCHED = "batched"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,11 @@ class MoESpec:
                 "for example moe=8x2",
             )
         self._check_groups()
+        if self.dispatch is Dispatch.BATCHED and self.capacity is None:
+            raise FfnbenchError(
+                "batched experts need a capacity: their rows are padded to it",
+                "for example @experts=batched@capacity=1.25",
+            )
         if self.shared_gate and not self.shared_d_ff:
             raise FfnbenchError(
                 "a shared gate needs a shared expert", "for example @shared=2048"

@@ -102,8 +102,9 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
             "experts of code of your own are not quantised: which layer is the router is not known",
             "use --weights none",
         )
-    if form.moe is not None and form.moe.dispatch is Dispatch.GROUPED:
-        return "grouped products have no quantised weights", "use @experts=eager"
+    if form.moe is not None and form.moe.dispatch is not Dispatch.EAGER:
+        products = f"{form.moe.dispatch} products"
+        return f"{products} have no quantised weights", "use @experts=eager"
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
         return f"{work.weights} computes only in float32", "use --dtype float32"
     if weight_format in TORCH_FORMATS.values() and work.dtype == "float64":

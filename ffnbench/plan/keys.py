@@ -97,9 +97,9 @@ def pair(name: str, text: str) -> str:
 
 
 def width(name: str, text: str) -> int:
-    """A width that may be 0."""
+    """A width, or a number of experts, that may be 0."""
     if not text.isdecimal() or int(text) > LARGEST_SIZE:
-        raise FfnbenchError(f"{name} must be a width, not {text!r}", "")
+        raise FfnbenchError(f"{name} must be 0 or a whole number, not {text!r}", "")
     return int(text)
 
 
@@ -223,7 +223,7 @@ KEYS = (
     Key("routed_scale", Of.EXPERTS, number, "factor on the weights", "1", "swiglu@moe=8x2@routed_scale=2.5"),
     Key("groups", Of.EXPERTS, pair, "GxH: a token's experts come from H of G groups", "1x1",
         "swiglu@moe=8x2@groups=4x2"),
-    Key("experts", Of.EXPERTS, member(Dispatch, "experts"), "how they run: eager, a loop; grouped, one product", "eager",
+    Key("experts", Of.EXPERTS, member(Dispatch, "experts"), "how they run: eager, a loop; grouped, one product; batched, one bmm over rows padded to @capacity", "eager",
         "swiglu@moe=8x2@experts=grouped"),
     Key("batch", Of.WORKLOAD, positive, "sequences in a call", "1", "swiglu@batch=8"),
     Key("seq_len", Of.WORKLOAD, positive, "tokens in a sequence", "512/64", "swiglu@seq_len=128"),
