@@ -1,7 +1,5 @@
 """Whether a saved run can be a baseline, and why not; and the new baseline after a
 check.
-
-Functions named `why_...` give the reason as a text, which is empty if there is none.
 """
 
 from __future__ import annotations
@@ -27,18 +25,9 @@ FEWEST_BASELINE_WORKERS = 5  # of each run of a baseline that has latencies
 def refuse_no_baseline(before: Report, path: str, *, exact_only: bool) -> None:
     """Raise FfnbenchError for the file `path` if it can't be a baseline."""
     for number, run in enumerate(before.runs, start=1):
-        hint = made_anew(path, before)
-        problem = ""
-        if run.interrupted or run.stopped:
-            problem = "is incomplete and can't be a baseline"
-        elif not exact_only:
-            problem = _why_no_latencies(run)
-        if not problem and not exact_only:
-            problem = why_too_few(run)
-            with_more = f" with --workers {2 * FEWEST_BASELINE_WORKERS}"
-            hint = made_anew(path, before, with_more)
+        problem, more = why_no_baseline(run, exact_only=exact_only)
         if problem:
-            name = repr(path)
+            name, hint = repr(path), made_anew(path, before, more)
             if before.repeats:
                 name = f"run {number} of {path!r}, of {run.created},"
             if number > 1:
@@ -64,35 +53,35 @@ def has_unpredicted(before: Report, now: Report) -> bool:
     )
 
 
-def _why_no_latencies(run: Report) -> str:
-    """Why a run has no latencies that a baseline could use: a row is wrong, was not
-    measured, or has no clean rounds. A run without latency has no need of them.
+def why_no_baseline(run: Report, *, exact_only: bool) -> tuple[str, str]:
+    """Why a run can't be a baseline, in words that follow its name, and the flags with
+    which it could be one. With `exact_only` its latencies do not count.
+
+    A single comparison may be made of fewer processes than a baseline, for its own
+    interval is wider then.
     """
-    if not has_latencies(run):
-        return ""
+    if run.interrupted or run.stopped:
+        return "is incomplete and can't be a baseline", ""
+    if exact_only or not has_latencies(run):
+        return "", ""
     for failure in run.failures:
         if failure.kind is FailureKind.MISMATCH:
-            return f"can't be a baseline: {failure.case!r} is wrong: {failure.message}"
+            text = f"{failure.case!r} is wrong: {failure.message}"
+            return f"can't be a baseline: {text}", ""
     timed = {sample.case for sample in run.samples if sample.metric == LATENCY}
     for case in run.plan.shown:
         if case.label not in timed and not run.could_not_run(case.label):
-            return f"has no samples of {case.label!r}"
-    lacking = labels_without_clean(rounds_of(run))
-    if lacking:
-        return f"was measured on a busy machine: no undisturbed round of {lacking[0]!r}"
-    return ""
-
-
-def why_too_few(run: Report) -> str:
-    """Why a run has too few processes for a baseline. A single comparison may be made
-    of fewer, for its own interval is wider then.
-    """
+            return f"has no samples of {case.label!r}", ""
     rounds = rounds_of(run)
+    for label in labels_without_clean(rounds):
+        busy = f"was measured on a busy machine: no undisturbed round of {label!r}"
+        return busy, ""
     processes = [len(row_logs(rounds, label).clean) for label in rounds.labels]
     fewest = min(processes, default=FEWEST_BASELINE_WORKERS)
-    if fewest >= FEWEST_BASELINE_WORKERS:
-        return ""
-    return f"has {counted(fewest, 'undisturbed process')}, and a baseline needs {FEWEST_BASELINE_WORKERS}: its luck would stay in every check"
+    if fewest < FEWEST_BASELINE_WORKERS:
+        few = f"has {counted(fewest, 'undisturbed process')}, and a baseline needs {FEWEST_BASELINE_WORKERS}: its luck would stay in every check"
+        return few, f" with --workers {2 * FEWEST_BASELINE_WORKERS}"
+    return "", ""
 
 
 def new_baseline(
@@ -101,20 +90,13 @@ def new_baseline(
     """The run that was measured now, as the text of a file. Raises Unfinished if it
     lacks something that a baseline needs.
     """
-    missing = {
-        finding.case
-        for finding in findings
-        if finding.status in (Status.MISSING, Status.INCOMPARABLE)
-    }
-    missing |= set(labels_without_clean(rounds_of(now)))
-    few, reason = why_too_few(now), ""
+    lost = (Status.MISSING, Status.INCOMPARABLE)
+    missing = sorted({each.case for each in findings if each.status in lost})
+    problem, _ = why_no_baseline(now, exact_only=not has_latencies(before))
+    reason = problem and f"this run {problem}"
     if missing:
-        reason = f"nothing was measured for {', '.join(sorted(missing))}"
-    elif few:
-        reason = f"this run {few}"
-    elif now.interrupted or now.stopped:
-        reason = "this run is incomplete"
-    elif has_latencies(before) and not now.samples:
+        reason = f"nothing was measured for {', '.join(missing)}"
+    elif not problem and has_latencies(before) and not now.samples:
         reason = "this run has no latencies"
     if reason:
         hint = made_anew(path, before)
