@@ -267,17 +267,17 @@ def test_a_crossing_holds_the_truth_and_equal_variants_cross_nowhere() -> None:
 
 def test_the_scatter_of_rounds_and_of_workers_is_told_apart() -> None:
     """Of a ratio of normal logs: twice the variance of one of its rows."""
-    workers, rounds = 150, 40
+    workers, rounds = 400, 12
     plan = sweep("ab", (1,), workers=workers, rounds=rounds)
     dice = np.random.default_rng(1)
     logs = {
-        label: dice.normal(0, 0.03, (workers, 1))
+        label: dice.normal(0, 0.02, (workers, 1))
         + dice.normal(0, 0.05, (workers, rounds))
         for label in "ab"
     }
     found = scatter_of_rounds(rounds_of(seconds(plan, logs)))
-    assert found.within == pytest.approx(2 * 0.05**2, rel=0.1)
-    assert found.between == pytest.approx(2 * 0.03**2, rel=0.3)
+    assert found.within == pytest.approx(2 * 0.05**2, rel=0.25)
+    assert found.between == pytest.approx(2 * 0.02**2, rel=0.3)
 
 
 @pytest.mark.parametrize("within", [0.02, 0.05, 0.2])
