@@ -44,19 +44,18 @@ def as_shown(report: Report) -> ShownReport:
     return ShownReport(**fields_of(Report, report))
 
 
-def _figures_in(report: Report) -> list[tuple[str, str, str, str]]:
+def _figures_in(report: Report) -> set[tuple[str, str, str, str]]:
     """The figures that are compared, with nine digits: further digits may differ
     between machines, by the order in which floats are added.
     """
-    figures = [
+    measured = {
         (row.case, row.metric, _nine_digits(row.estimate), "")
         for row in report.measured
-    ]
-    figures += [
+    }
+    return measured | {
         (row.case, row.metric, _nine_digits(row.ratio), row.verdict.value)
         for row in report.comparisons
-    ]
-    return figures
+    }
 
 
 def _nine_digits(estimate: Estimate | None) -> str:

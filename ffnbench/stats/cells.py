@@ -122,22 +122,24 @@ def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
     if len(reports) == 1 and plan is None:
         return reports[0]
     parts = _renumbered(reports)
-    first = parts[0]
-    plan = _joined_plan(parts, plan)
-    costs = {cost.case: cost for cost in _entries_of_all(parts, "costs")}
-    limits = {part.limit for part in parts}
+    first, plan = parts[0], _joined_plan(reports, plan)
+    costs = {cost.case: cost for part in parts for cost in part.costs}
+    failures = {failure.case: failure for part in parts for failure in part.failures}
+    notes = dict.fromkeys(note for part in parts for note in part.warnings)
     return replace(
         first,
         plan=plan,
         costs=tuple(costs[case.label] for case in plan.cases if case.label in costs),
-        samples=_entries_of_all(parts, "samples"),
-        failures=_last_by("case", _entries_of_all(parts, "failures")),
-        warnings=tuple(dict.fromkeys(_entries_of_all(parts, "warnings"))),
-        environment=_first_known(parts, "environment"),
-        timer=_first_known(parts, "timer"),
+        samples=tuple(sample for part in parts for sample in part.samples),
+        failures=tuple(failures.values()),
+        warnings=tuple(notes),
+        environment=next(
+            (part.environment for part in parts if part.environment), None
+        ),
+        timer=next((part.timer for part in parts if part.timer), None),
         interrupted=any(part.interrupted for part in parts),
-        stopped=_first_known(parts, "stopped") or "",
-        limit=first.limit if len(limits) == 1 else "budget",
+        stopped=next((part.stopped for part in parts if part.stopped), ""),
+        limit=first.limit if len({part.limit for part in parts}) == 1 else "budget",
         wall_s=sum(part.wall_s or 0.0 for part in parts),
         created=min(part.created for part in parts),
         measured=(),
@@ -150,33 +152,13 @@ def _joined_plan(parts: Sequence[Report], plan: Plan | None) -> Plan:
     part.
     """
     cases = {case.label: case for part in parts for case in part.plan.cases}
-    if plan is None:
-        plan = replace(parts[0].plan, cases=tuple(cases.values()))
-    notes = dict.fromkeys(plan.notes)
-    for part in parts:
-        notes |= dict.fromkeys(part.plan.notes)
+    plan = plan or replace(parts[0].plan, cases=tuple(cases.values()))
+    notes = [note for part in parts for note in part.plan.notes]
     return replace(
         plan,
         cases=tuple(cases.get(case.label, case) for case in plan.cases),
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys((*plan.notes, *notes))),
     )
-
-
-def _entries_of_all(parts: Iterable[Report], name: str) -> tuple[Any, ...]:
-    return tuple(entry for part in parts for entry in getattr(part, name))
-
-
-def _last_by(key: str, entries: Iterable[Any]) -> tuple[Any, ...]:
-    """The entries, of those that agree in the attribute `key` only the last."""
-    return tuple({getattr(entry, key): entry for entry in entries}.values())
-
-
-def _first_known(parts: Iterable[Report], name: str) -> Any:
-    """The first value of this field that is not empty, or None."""
-    for part in parts:
-        if getattr(part, name):
-            return getattr(part, name)
-    return None
 
 
 def _renumbered(parts: Iterable[R]) -> list[R]:

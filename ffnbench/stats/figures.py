@@ -54,46 +54,44 @@ def with_figures(report: R) -> R:
         comparisons=comparisons,
         warnings=(*stored, *notes),
     )
-    figures = figures_of(summarised)
-    return replace(summarised, figures=figures)
+    return replace(summarised, figures=_figures_of(summarised))
 
 
-def figures_of(report: Report) -> Figures:
-    """What follows from the estimates, the comparisons and the samples of a report.
-
-    Modules that a plain comparison does not need (repeated runs, a sweep,
-    backends) are imported only if the report has such figures.
-    """
+def _figures_of(report: Report) -> Figures:
+    """What follows from the estimates, the comparisons and the samples of a report."""
     plan = report.plan
-    labels = [case.label for case in plan.shown]
+    launch_bound = {}
+    for case in plan.shown:
+        device = report.estimate(case.label, DEVICE_TIME)
+        host = report.estimate(case.label, HOST_TIME)
+        launch_bound[case.label] = is_launch_bound(device, host)
+    fronts = {}
+    if plan.compares_precisions:
+        fronts = {group.reference: _front_of(report, group) for group in plan.groups}
     figures = Figures(
-        launch_bound={
-            label: is_launch_bound(
-                report.estimate(label, DEVICE_TIME), report.estimate(label, HOST_TIME)
-            )
-            for label in labels
-        },
+        launch_bound=launch_bound,
         narrowing=_narrowing_of(report),
+        rates=_rates_of(report) if RATE in plan.metrics else {},
+        trade_offs=tuple(
+            TradeOff(reference=reference, front=front)
+            for reference, front in fronts.items()
+            if front
+        ),
     )
-    if RATE in plan.metrics:
-        figures = replace(figures, rates=_rates_of(report))
+    # modules that a plain comparison does not need are imported where they are used
     if report.repeats:
         from ffnbench.stats.history import histories_of
 
-        over_runs = {
-            label: history.over_runs.exp()
-            for label, history in histories_of(report).items()
-        }
+        histories = histories_of(report).items()
+        over_runs = {label: history.over_runs.exp() for label, history in histories}
         figures = replace(figures, over_runs=over_runs)
     if plan.is_sweep:
         from ffnbench.stats.cells import cells_of_plan, complete_cells
 
         cells = cells_of_plan(plan)
         complete = {case.label for case in complete_cells(report, cells).plan.cases}
-        figures = replace(
-            figures,
-            cells=(sum(cell.reference in complete for cell in cells), len(cells)),
-        )
+        whole = sum(cell.reference in complete for cell in cells)
+        figures = replace(figures, cells=(whole, len(cells)))
     if plan.layers:
         from ffnbench.stats.in_place import in_place
 
@@ -102,14 +100,6 @@ def figures_of(report: Report) -> Figures:
         from ffnbench.stats.curves import crossings_of
 
         figures = replace(figures, crossings=crossings_of(report))
-    if plan.compares_precisions:
-        fronts = {group.reference: _front_of(report, group) for group in plan.groups}
-        trade_offs = tuple(
-            TradeOff(reference=reference, front=front)
-            for reference, front in fronts.items()
-            if front
-        )
-        figures = replace(figures, trade_offs=trade_offs)
     return figures
 
 

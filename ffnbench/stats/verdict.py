@@ -145,24 +145,20 @@ def _values(run: Run) -> list[Measured]:
     """The values that are no times: exact metrics, and errors. An error has an interval
     if precisions are compared, for then every worker has inputs of its own.
     """
-    inexact = {metric.name for metric in METRICS if not metric.exact}
+    counted_metrics = {metric.name for metric in METRICS if metric.exact} | {ERROR}
     failed = {failure.case for failure in run.failures}
-    # as a set, because a cell that is measured twice has the same inputs, and so the
-    # same errors, in both runs
-    errors: dict[str, set[float]] = defaultdict(set)
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
     for sample in run.samples:
-        if run.plan.compares_precisions and sample.metric == ERROR:
-            errors[sample.case].add(sample.value)
+        if sample.metric in counted_metrics and sample.case not in failed:
+            values[sample.case, sample.metric].append(sample.value)
     measured = []
-    for sample in run.samples:
-        if sample.case in failed or sample.metric in inexact - {ERROR}:
-            continue
-        estimate = Estimate(value=sample.value)
-        if sample.metric == ERROR and sample.case in errors:
-            estimate = estimate_of_values(sorted(errors[sample.case]))
-        measured.append(
-            Measured(case=sample.case, metric=sample.metric, estimate=estimate)
-        )
+    for (case, metric), of_row in values.items():
+        estimate = Estimate(value=of_row[0])
+        if metric == ERROR and run.plan.compares_precisions:
+            # a cell that is measured twice has the same inputs, and so the same errors,
+            # in both runs
+            estimate = estimate_of_values(sorted(set(of_row)))
+        measured.append(Measured(case=case, metric=metric, estimate=estimate))
     return measured
 
 
