@@ -225,9 +225,15 @@ def flops_forward(spec: FFNSpec, choices: float | None = None) -> int:
 
 def flops_backward(spec: FFNSpec, choices: float | None = None) -> int:
     """Matmul FLOPs of one token's backward pass: one product for the input's gradient,
-    one for the weight's.
+    one for the weight's; and those of the forward that a checkpoint computes again, all
+    but a last projection.
     """
-    return round(4 * _macs(spec, choices))
+    flops = 4 * _macs(spec, choices)
+    if spec.checkpoint:
+        flops += flops_forward(spec)
+        if spec.gate is not Gate.OUTPUT:
+            flops -= 2 * spec.d_model * spec.d_ff
+    return round(flops)
 
 
 def _macs(spec: FFNSpec, choices: float | None) -> float:
@@ -269,8 +275,13 @@ def flops_elementwise(
         backward += count * backward_beside
         elements += count * network.d_ff
     acts = spec.activations.values()
+    total = _with_activations(forward, elements, [act.flops for act in acts])
+    if spec.checkpoint and total is not None:
+        # all is computed again, but for a last bias or product
+        has_last = spec.bias or spec.gate is Gate.OUTPUT
+        backward += total - spec.d_model if has_last else total
     return (
-        _with_activations(forward, elements, [act.flops for act in acts]),
+        total,
         _with_activations(backward, elements, [act.flops_backward for act in acts]),
     )
 
@@ -394,6 +405,8 @@ def cost(
 
 
 X = "x"  # the input of the module: alive before and after the call, so never counted
+# the state of torch's generator on a CPU, which a checkpoint keeps for dropout
+GENERATOR_BYTES = 5056
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,9 +414,10 @@ class Kernel:
     """One kernel, with its tensors by name. `grads` are the inputs that get a gradient:
     that of the output itself, where it `adds`.
 
-    Bytes: `weight_grad_bytes` are dW and db, `temp_bytes` live during its backward
-    alone, `scratch_bytes` during its forward alone, and `scalar_bytes`, a constant
-    factor, from its forward to the end of its backward.
+    Bytes: `weight_grad_bytes` are the gradients that its backward gives, such as dW,
+    `vector_grad_bytes` those that are summed up behind it, such as db, `temp_bytes`
+    live during its backward alone, `scratch_bytes` during its forward alone, and
+    `scalar_bytes`, a constant factor, from its forward to the end of its backward.
     """
 
     inputs: tuple[str, ...]
@@ -412,6 +426,7 @@ class Kernel:
     grads: tuple[str, ...] = ()
     adds: bool = False
     weight_grad_bytes: int = 0
+    vector_grad_bytes: int = 0
     temp_bytes: int = 0
     scalar_bytes: int = 0
     scratch_bytes: int = 0
@@ -455,11 +470,25 @@ class Tape:
         )
         return self.add(size, kernel)
 
-    def linear(self, source: str, output: str, *, size: int, weight: int) -> str:
-        """Append a product with a weight of `weight` bytes, bias included: it saves its
+    def linear(
+        self, source: str, output: str, *, size: int, weight: int, bias: int = 0
+    ) -> str:
+        """Append a product with a weight and a bias of so many bytes: it saves its
         input.
         """
-        return self.step(f"{output} = {source}'*", size, weight_grad_bytes=weight)
+        return self.step(
+            f"{output} = {source}'*",
+            size,
+            weight_grad_bytes=weight,
+            vector_grad_bytes=bias,
+        )
+
+    def again(self) -> Tape:
+        """The kernels that a checkpoint runs again: all but the last, whose inputs are
+        needed and not its output (torch.utils.checkpoint stops early).
+        """
+        stop = replace(self.kernels[-1], output="stop")
+        return Tape([*self.kernels[:-1], stop], self.sizes | {"stop": 0})
 
 
 def _mask_bytes(masks: int, size: int, item: int) -> int:
@@ -475,37 +504,43 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, device: str) -> Tape:
     """The kernels of one forward call of modules.py's form, in its order of
     evaluation.
     """
-    d, h = spec.d_model, spec.d_ff
-    model_bytes = tokens * d * item
-    hidden_bytes = tokens * h * item
-    weight_bytes = {}
-    for name, (rows, columns) in spec.matrices.items():
-        elements = rows * columns
-        if spec.bias:
-            elements += rows
-        weight_bytes[name] = elements * item
-
+    hidden_bytes = tokens * spec.d_ff * item
+    model_bytes = tokens * spec.d_model * item
     t = Tape(gradients={X: model_bytes})
+
+    def linear(source: str, output: str, name: str) -> str:
+        rows, columns = spec.matrices[name]
+        row_bytes = rows * item
+        return t.linear(
+            source,
+            output,
+            size=tokens * row_bytes,
+            weight=columns * row_bytes,
+            bias=row_bytes if spec.bias else 0,
+        )
+
     first = "gate" if spec.gate is Gate.INNER else "up"
-    hidden = t.linear(X, first, size=hidden_bytes, weight=weight_bytes[first])
+    hidden = linear(X, first, first)
     hidden = _activate(t, spec.act, hidden, hidden_bytes, item, device)
     if spec.gate is Gate.INNER:
-        up = t.linear(X, "up", size=hidden_bytes, weight=weight_bytes["up"])
+        up = linear(X, "up", "up")
         if spec.up is not None:
             up = _activate(t, spec.up, up, hidden_bytes, item, device)
         hidden = t.step(f"product = {hidden}'* {up}'*", hidden_bytes)
     if spec.dropout:
         # on a CPU the mask has the tensor's own dtype; CUDA's fused kernel keeps one
         # byte an element
-        mask_bytes = tokens * h if device == "cuda" else hidden_bytes
+        mask_bytes = tokens * spec.d_ff if device == "cuda" else hidden_bytes
         t.step(f"mask = {hidden}", mask_bytes)
         hidden = t.step(f"dropped = {hidden}' mask*", hidden_bytes)
     if spec.subnorm is not None:
         hidden = _normalise(t, spec, hidden, tokens, item, device)
-    y = t.linear(hidden, "y", size=model_bytes, weight=weight_bytes["down"])
+    y = linear(hidden, "y", "down")
     if spec.gate is Gate.OUTPUT:
-        gate = t.linear(X, "gate", size=model_bytes, weight=weight_bytes["gate"])
+        gate = linear(X, "gate", "gate")
         t.step(f"z = {y}'* {gate}'*", model_bytes)
+    if spec.checkpoint and spec.dropout and device == "cpu":
+        t.kernels[0] = replace(t.kernels[0], scalar_bytes=GENERATOR_BYTES)
     return t
 
 
@@ -545,7 +580,7 @@ def _rms_norm_on_cpu(
     normed = t.step(
         f"weighted = scaled'* {x} root",
         wide,
-        weight_grad_bytes=weight,
+        vector_grad_bytes=weight,
         temp_bytes=wide + wide_weight - weight,
         scratch_bytes=wide_weight if is_cast else 0,
     )
@@ -614,14 +649,10 @@ def _number_bytes(step: Step, item: int) -> int:
     return 8 + of_dtype if adds_number else 0
 
 
-class _Memory:
-    """The bytes that are alive while a tape is played, and their peak. A tensor lives
-    while it has references, which are counted by its name.
-    """
+class _Heap:
+    """The bytes that are alive, and their peak."""
 
-    def __init__(self, sizes: dict[str, int]) -> None:
-        self.sizes = sizes
-        self.references: Counter[str] = Counter()
+    def __init__(self) -> None:
         self.alive = self.peak = 0
 
     def allocate(self, size: int) -> None:
@@ -630,6 +661,27 @@ class _Memory:
 
     def free(self, size: int) -> None:
         self.alive -= size
+
+
+class _Memory:
+    """The tensors of a tape while it is played, by their names. A tensor lives while it
+    has references.
+    """
+
+    def __init__(self, heap: _Heap) -> None:
+        self.allocate, self.free = heap.allocate, heap.free
+        self.sizes: dict[str, int] = {}
+        self.references: Counter[str] = Counter()
+
+    def sum_into(self, size: int, earlier: int) -> None:
+        """Add a gradient to those that a tensor has: two are summed into a third and
+        go, to which more are added in place.
+        """
+        if earlier == 1:
+            self.allocate(size)
+            self.free(size)
+        if earlier:
+            self.free(size)
 
     def acquire(self, name: str) -> None:
         """Count a reference to a tensor, which is allocated by the first."""
@@ -648,29 +700,34 @@ class _Memory:
             self.free(self.sizes[name])
 
 
-def _play_forward(t: Tape, memory: _Memory, *, train: bool) -> None:
-    """Play the tape: each tensor lives until its last reader is done, and in training
-    as long as a kernel has saved it.
+def _play_forward(t: Tape, memory: _Memory, *, train: bool, saves: bool) -> None:
+    """Play the tape: each tensor lives until its last reader is done, and with `saves`
+    as long as a kernel has saved it; constants do in all training.
     """
+    memory.sizes = t.sizes
     # a later reader of the same tensor replaces the one before
     last_reader = {name: kernel for kernel in t.kernels for name in kernel.inputs}
     for kernel in t.kernels:
         memory.acquire(kernel.output)
         memory.allocate(kernel.scalar_bytes + kernel.scratch_bytes)
         memory.free(kernel.scratch_bytes)
-        if train:
+        if saves:
             for name in kernel.saves:
                 memory.acquire(name)
-        else:
+        if not train:
             memory.free(kernel.scalar_bytes)
         for name in set(kernel.inputs):
             if last_reader[name] is kernel:
                 memory.release(name)
 
 
-def _play_backward(t: Tape, memory: _Memory) -> None:
+def _play_backward(
+    t: Tape, memory: _Memory, *, earlier: int, is_tile: bool, is_again: bool
+) -> None:
     """Play the tape backward: each kernel allocates the gradients of its inputs and
-    weight, then its saved tensors and the gradient of its output are released.
+    weight, then its saved tensors and the gradient of its output are released. Before
+    it, so many `earlier` tiles have given the weights a gradient; `is_again`: its
+    tensors were computed again.
     """
     size_of_gradient = t.sizes | t.gradients
     gradients = {f"d_{name}": size for name, size in size_of_gradient.items()}
@@ -682,7 +739,8 @@ def _play_backward(t: Tape, memory: _Memory) -> None:
     for kernel in reversed(t.kernels):
         summed = [name for name in kernel.grads if name in with_gradient]
         passed = gradient_of[kernel.output]
-        memory.allocate(kernel.weight_grad_bytes + kernel.temp_bytes)
+        vector_bytes, weight_bytes = kernel.vector_grad_bytes, kernel.weight_grad_bytes
+        memory.allocate(weight_bytes + kernel.temp_bytes)
         for name in kernel.grads:
             if name not in summed:
                 if kernel.adds:
@@ -691,20 +749,29 @@ def _play_backward(t: Tape, memory: _Memory) -> None:
             elif not kernel.adds:
                 memory.allocate(size_of_gradient[name])
         with_gradient |= {*kernel.grads}
-        memory.free(kernel.temp_bytes + kernel.scalar_bytes)
+        memory.free(kernel.temp_bytes)
+        # what was computed again goes before the gradients of vectors are summed up
+        if not is_again:
+            memory.allocate(vector_bytes)
+        memory.free(kernel.scalar_bytes)
         for name in kernel.saves:
             memory.release(name)
+        if is_again:
+            memory.allocate(vector_bytes)
         if kernel.output in with_gradient:
             memory.release(passed)
         if kernel.adds:
             continue
         for name in summed:
             # into a third tensor, then both go; or in place
-            if not t.in_place or name in views:
+            in_place = t.in_place or (name == X and is_tile)
+            if not in_place or name in views:
                 views.discard(name)
                 memory.allocate(size_of_gradient[name])
                 memory.free(size_of_gradient[name])
             memory.free(size_of_gradient[name])
+        memory.sum_into(vector_bytes, earlier)
+        memory.sum_into(weight_bytes, earlier)
 
 
 def peak_and_saved_bytes(
@@ -729,16 +796,41 @@ def peak_and_saved_bytes(
         return None, None
     if moe is not None and device != "cpu":
         return None, None
-    if moe is None:
-        t = tape(spec, tokens=tokens, item=item, device=device)
-    else:
-        from ffnbench.ffn.expert_tape import mixture_tape
+    heap = _Heap()
+    tiles = []
+    for tokens_of_tile in spec.tokens_of_tiles(tokens):
+        if moe is None:
+            t = tape(spec, tokens=tokens_of_tile, item=item, device=device)
+        else:
+            from ffnbench.ffn.expert_tape import mixture_tape
 
-        t = mixture_tape(spec, loads, tokens=tokens, item=item, train=train)
-    memory = _Memory(t.sizes)
-    _play_forward(t, memory, train=train)
+            t = mixture_tape(spec, loads, tokens=tokens, item=item, train=train)
+        tiles.append((t, _Memory(heap)))
+    for t, memory in tiles:
+        _play_forward(t, memory, train=train, saves=train and not spec.checkpoint)
+    model_bytes = tokens * spec.d_model * item
+    if spec.tile > 1:  # the results of the tiles are joined, and go
+        heap.allocate(model_bytes)
+        heap.free(model_bytes)
     if not train:
-        return memory.peak, None
-    _play_backward(t, memory)
-    saved = {name for kernel in t.kernels for name in kernel.saves if name != X}
-    return memory.peak, sum(t.sizes[name] for name in saved)
+        return heap.peak, None
+    for earlier, (t, memory) in enumerate(reversed(tiles)):
+        if spec.checkpoint:
+            _play_forward(t.again(), memory, train=True, saves=True)
+            heap.free(sum(kernel.scalar_bytes for kernel in t.kernels))
+        _play_backward(
+            t,
+            memory,
+            earlier=earlier,
+            is_tile=spec.tile > 1,
+            is_again=spec.checkpoint,
+        )
+    if spec.tile > 1:  # so are their gradients of x
+        heap.allocate(model_bytes)
+    if spec.checkpoint:
+        return heap.peak, 0
+    saved = 0
+    for t, _ in tiles:
+        names = {name for kernel in t.kernels for name in kernel.saves if name != X}
+        saved += sum(t.sizes[name] for name in names)
+    return heap.peak, saved

@@ -110,7 +110,7 @@ def _add_network(
         )
         if experts and of_weight:
             bias = size // biased_rows if biased_rows else 0
-            all_weights = experts * (of_weight - bias)
+            all_weights = experts * of_weight
             product, x = output, copied.inputs[0]
             ends, of_row = " ends*", "sorted*"
             if batched:  # the gradient of a transposed weight is copied

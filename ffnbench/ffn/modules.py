@@ -8,12 +8,14 @@ Weights are named gate, up and down (w1, w3 and w2 in Llama's code).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
+from torch.utils.checkpoint import checkpoint
 
 from ffnbench.common.choices import Init
 from ffnbench.ffn.spec import UP, ActivationSpec, Applied, FFNSpec, Gate, Norm
@@ -144,8 +146,24 @@ class FeedForward(OwnForm):
             hidden = self.norm(hidden)
         return self.down(hidden)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def compute(self, x: Tensor) -> Tensor:
+        """What the form makes of x."""
         return self.project(self.hidden(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`compute` of x, or of its tiles one after another; computed again in the
+        backward where the spec says so.
+        """
+        compute: Callable[[Tensor], Tensor] = self.compute
+        if self.spec.checkpoint and torch.is_grad_enabled():
+            random = self.drop is not None
+            compute = partial(
+                checkpoint, compute, use_reentrant=False, preserve_rng_state=random
+            )
+        if self.spec.tile == 1:
+            return compute(x)
+        tiles = x.reshape(-1, x.shape[-1]).chunk(self.spec.tile)
+        return torch.cat([compute(tile) for tile in tiles]).view(x.shape)
 
     def reference(self, x: Tensor, chosen: Tensor | None = None) -> Tensor:
         """As OwnForm says; a dense module has no experts to choose."""
@@ -185,7 +203,7 @@ class OutputGatedFeedForward(FeedForward):
     d_model.
     """
 
-    def forward(self, x: Tensor) -> Tensor:
+    def compute(self, x: Tensor) -> Tensor:
         return self.project(self.hidden(x)) * self.gate(x)
 
 

@@ -329,6 +329,9 @@ class FFNSpec:
     second activation, on the up branch of an inner gate: act(W_gate x) * up(W_up x).
     `subnorm` is between the hidden layer and W_down (sub-LN: Wang et al. 2022, arXiv
     2210.06423).
+    The tokens are computed in `tile` parts, one after another (Arctic's tiled MLP:
+    arXiv 2506.13996); with `checkpoint` the forward is computed again in the backward
+    (Chen et al. 2016, arXiv 1604.06174).
     With `moe` this is one expert, and d_ff its width.
     """
 
@@ -343,22 +346,29 @@ class FFNSpec:
     own: OwnActivation | None = None
     up: ActivationSpec | None = None
     subnorm: Norm | None = None
+    checkpoint: bool = False
+    tile: int = 1
     moe: MoESpec | None = None
 
     def __post_init__(self) -> None:
-        require_positive("d_model", self.d_model)
-        require_positive("d_ff", self.d_ff)
+        for name in ("d_model", "d_ff", "tile"):
+            require_positive(name, getattr(self, name))
         assert self.act.row
         if self.up is not None and self.gate is not Gate.INNER:
             raise FfnbenchError(
                 f"a second activation needs a gate, and {self.activation} has none",
                 "for example relu_glu@up=relu",
             )
-        if self.subnorm is not None and self.moe is not None:
-            raise FfnbenchError(
-                "a norm before the down projection is not built in experts",
-                "leave @subnorm or @moe out",
-            )
+        of_dense_forms = {
+            "subnorm": self.subnorm is not None,
+            "checkpoint": self.checkpoint,
+            "tile": self.tile > 1,
+        }
+        for key, is_given in of_dense_forms.items():
+            if is_given and self.moe is not None:
+                raise FfnbenchError(
+                    f"{key} is not built in experts", f"leave @{key} or @moe out"
+                )
         if not 0 <= self.dropout < 1:
             raise FfnbenchError(
                 f"dropout {self.dropout:g} is not in [0, 1)",
@@ -389,6 +399,13 @@ class FFNSpec:
             for prefix, act in self.activations.items()
             for name, start in act.row.learned
         }
+
+    def tokens_of_tiles(self, tokens: int) -> list[int]:
+        """The tokens of each tile, as torch's chunk cuts them: the last tile may have
+        fewer than the others.
+        """
+        size = ceil(tokens / self.tile)
+        return [min(size, tokens - start) for start in range(0, tokens, size)]
 
     @property
     def norm_params(self) -> int:

@@ -165,6 +165,12 @@ def _lack_of_compile(ffn: AnySpec, work: Workload) -> Lack:
     return NOTHING_LACKING
 
 
+def _lack_of_tiles(ffn: AnySpec, work: Workload) -> Lack:
+    if isinstance(ffn, FFNSpec) and ffn.tile > 1:
+        return f"{work.backend} does not cut tokens into tiles", "use --backend eager"
+    return NOTHING_LACKING
+
+
 def _other_dtype(backend: Backend, dtypes: tuple[str, ...]) -> Lack:
     return (
         f"{backend} computes only in {' and '.join(dtypes)}",
@@ -187,7 +193,7 @@ def _lack_of_onednn(ffn: AnySpec, work: Workload) -> Lack:
         )
     if isinstance(ffn, FFNSpec) and ffn.moe is not None:
         return "onednn packs no experts", ""
-    return NOTHING_LACKING
+    return _lack_of_tiles(ffn, work)
 
 
 def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> Lack:
@@ -213,7 +219,7 @@ def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> 
             f"{form.activation} is code that no runtime but torch can run",
             "use --backend eager",
         )
-    return NOTHING_LACKING
+    return _lack_of_tiles(ffn, work)
 
 
 BACKENDS = {

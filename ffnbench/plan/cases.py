@@ -24,7 +24,7 @@ from ffnbench.common.choices import (
     Weights,
 )
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.spec import DEFAULT_GROUP, format_of, item_bytes
+from ffnbench.ffn.spec import DEFAULT_GROUP, FFNSpec, format_of, item_bytes
 from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE
 from ffnbench.plan.backends import (
     BACKENDS,
@@ -215,10 +215,23 @@ def cases_of(
             notes += [
                 replace(note, label=case.label)
                 for case in made
-                for note in variant.notes
+                for note in (*variant.notes, *_notes_on_tiles(case))
             ]
     refuse_equal_labels(cases)
     return tuple(cases), tuple(notes)
+
+
+def _notes_on_tiles(case: Case) -> list[Note]:
+    """What its tiles are, where they do not divide its tokens."""
+    if not isinstance(case.ffn, FFNSpec):
+        return []
+    tiles = case.ffn.tokens_of_tiles(case.workload.tokens)
+    if len(tiles) == case.ffn.tile and tiles[0] == tiles[-1]:
+        return []
+    text = f"{len(tiles)} tiles of {tiles[0]:,} tokens"
+    if tiles[0] != tiles[-1]:
+        text += f", and {tiles[-1]:,} in the last"
+    return [Note(text=text)]
 
 
 def refuse_equal_labels(cases: Iterable[Case]) -> None:

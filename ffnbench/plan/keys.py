@@ -196,6 +196,9 @@ KEYS = (
     Key("up", Of.FORM, activation, "a second activation, on up of a gated form", "none", "relu_glu@up=relu"),
     Key("subnorm", Of.FORM, or_none(norm), "a norm before down: rms or layer", "none", "swiglu@subnorm=rms"),
     Key("dropout", Of.FORM, number, "dropout on the hidden layer, in train mode", "0", "relu@dropout=0.1"),
+    Key("checkpoint", Of.FORM, boolean, "the forward is computed again in the backward: true or false", "false",
+        "swiglu@checkpoint=true@mode=train"),
+    Key("tile", Of.FORM, positive, "the tokens are computed in so many parts, one after another", "1", "swiglu@tile=4"),
     Key("init", Of.FORM, member(Init, "init"), "weights: torch, he_xavier or normal", "torch", "relu@init=normal"),
     Key("beta", Of.FORM, number, "of silu, swish and swiglu: x sigmoid(beta x)", "1", "swish@beta=0.5"),
     Key("slope", Of.FORM, number, "of leaky_relu and leaky_relu2, below zero", "0.01/0.5", "leaky_relu@slope=0.2"),
@@ -278,6 +281,7 @@ ELSEWHERE = {
 }
 # the keys that only some workloads read, with the hint where none does
 READ_BY: dict[str, tuple[Callable[[Workload], bool], str]] = {
+    "checkpoint": (lambda work: work.train, "a backward reads it: add @mode=train"),
     "spin": (
         lambda work: BACKENDS[work.backend].can_spin,
         "ONNX Runtime's threads can spin: add @backend=ort",

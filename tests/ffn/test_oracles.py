@@ -68,6 +68,8 @@ def forms(draw: st.DrawFn, activation: str) -> FFNSpec:
         subnorm=draw(st.sampled_from((None, *Norm))),
         bias=draw(st.booleans()),
         dropout=draw(st.sampled_from((0.0, 0.0, 0.1))),
+        checkpoint=draw(st.booleans()),
+        tile=draw(st.sampled_from((1, 1, 3, 4))),
     )
 
 
@@ -103,7 +105,8 @@ def test_the_closed_form_is_the_module_the_tracer_and_the_allocator(
     """
     spec = data.draw(forms(activation))
     typed = typed_variants(spec.name)[0].at({}, Probe()).form
-    sizes = {name: getattr(spec, name) for name in ("d_model", "d_ff", "bias")}
+    unnamed = ("d_model", "d_ff", "bias", "checkpoint", "tile")
+    sizes = {name: getattr(spec, name) for name in unnamed}
     assert replace(typed, dropout=spec.dropout, **sizes) == spec
     dtype = data.draw(st.sampled_from(list(TOLERANCE)))
     mode = data.draw(st.sampled_from(("forward", "train")))
@@ -178,6 +181,33 @@ def test_gradients_are_right(activation: str, gate: Gate, subnorm: Norm | None) 
         return functional_call(module, dict(zip(names, weights, strict=True)), (x,))
 
     assert torch.autograd.gradcheck(called, (x, *weights))
+
+
+@pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
+def test_tiles_and_a_checkpoint_change_no_gradient(gate: Gate) -> None:
+    spec = FFNSpec(d_model=6, d_ff=10, activation="situ", gate=gate, bias=True)
+    gradients = []
+    for tile, checkpoint in ((1, False), (3, False), (1, True), (3, True)):
+        torch.manual_seed(0)
+        form = replace(spec, tile=tile, checkpoint=checkpoint)
+        module = build_module(form, dtype=torch.float64)
+        x = torch.randn(2, 5, 6, dtype=torch.float64, requires_grad=True)
+        module(x).square().sum().backward()
+        gradients.append([p.grad for p in (x, *module.parameters())])
+    for others in gradients[1:]:
+        torch.testing.assert_close(others, gradients[0], rtol=1e-12, atol=1e-12)
+
+
+def test_a_checkpoint_repeats_two_of_three_products() -> None:
+    """Liger-Kernel#555: 4.72 and 5.77 MFLOP a token, 4 MiB and nothing saved."""
+    spec = FFNSpec(d_model=256, d_ff=1024, activation="silu", gate=Gate.INNER)
+    found = [
+        cost(form, tokens=256, dtype="float32", train=True, device="cpu")
+        for form in (spec, replace(spec, checkpoint=True))
+    ]
+    flops = [each.flops_forward + each.flops_backward for each in found]
+    assert flops == [4_718_592, 5_767_168]
+    assert [each.saved_bytes for each in found] == [4 << 20, 0]
 
 
 def test_the_numbers_of_the_papers() -> None:
