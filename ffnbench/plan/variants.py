@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.errors import FfnbenchError
@@ -208,7 +209,8 @@ def _typed(text: str, preset: ModelSpec | None) -> Typed:
             names = ACTIVATIONS.spellings() + GATED.spellings() + PRESETS.names()
             where = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
             hint = hint_for(name, names, where)
-            if name.endswith("config.json"):
+            is_folder = name != "" and Path(name, "config.json").is_file()
+            if is_folder or name.endswith("config.json"):
                 hint = f"--preset {name} reads it, and `preset` is its FFN"
             raise FfnbenchError(f"unknown variant {name!r}", hint)
         model = PRESETS.get(name)
