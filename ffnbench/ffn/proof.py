@@ -4,7 +4,7 @@ up and down, and how they lie in it. Needs torch.
 A layout gives each matrix of the form a piece of a parameter. All layouts that the
 shapes allow are tried, and the one is the proof whose float64 output is the module's
 own. A small copy of the module, with other weights of small sizes, serves as well as
-the module itself; norms and activations with trained scalars are not covered.
+the module itself; activations with trained scalars are not covered.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ffnbench.ffn.spec import (
     Gate,
     ImportedSpec,
     MoESpec,
+    Norm,
     tolerance,
 )
 
@@ -39,6 +40,12 @@ SMALL_D_MODEL, SMALL_D_FF = 16, 24
 # A layout whose output is off by no more than this share of the tolerance is the right
 # one, and no other need be tried.
 CLEAR_SHARE = 0.2
+# of the norm before down
+NORM_PARAMETERS: dict[Norm | None, tuple[str, ...]] = {
+    None: (),
+    Norm.RMS: ("norm.weight",),
+    Norm.LAYER: ("norm.weight", "norm.bias"),
+}
 # the number of an expert in the name of a parameter: experts.3.w1, expert_3.wi.weight
 EXPERT = re.compile(r"(expert.*?[._])\d+(?=\.)")
 # what the names of weights say of their roles; w1 and w3 are those of Llama's code
@@ -77,7 +84,7 @@ class Piece:
     """A parameter of a module, or some rows of it, that is one parameter of a form.
 
     `name` has `*` where the parameters of several experts are one of ours, stacked.
-    `transposed`: its rows are our columns.
+    `transposed`: its rows are our columns. `bias`: it has rows alone.
     """
 
     name: str
@@ -311,14 +318,8 @@ def layouts(tensors: Tensors, form: FFNSpec) -> Iterator[Proof]:
     widths and with the biases that these have; those with fewer transposed matrices
     first.
     """
-    if form.moe is not None and form.moe.latent:
-        return
     tensors = stack_experts(tensors)
-    if (
-        form.learned
-        or form.norm_params
-        or not all(t.is_floating_point() for t in tensors.values())
-    ):
+    if form.learned or not all(t.is_floating_point() for t in tensors.values()):
         return
     if form.moe is None:
         yield from _dense_layouts(tensors, form, ndim=2)
@@ -328,12 +329,16 @@ def layouts(tensors: Tensors, form: FFNSpec) -> Iterator[Proof]:
 
 def _mixture_layouts(tensors: Tensors, form: FFNSpec, moe: MoESpec) -> Iterator[Proof]:
     """The layouts of a form with experts: the router is the matrix with a row for each
-    expert, a shared expert has the other matrices.
+    expert, two others lead to a latent width and back, a shared expert has the rest.
     """
+    needed: dict[tuple[int, ...], str] = {(moe.outputs, form.d_model): "router.weight"}
+    if moe.latent:
+        needed[moe.latent, form.d_model] = "to_latent.weight"
+        needed[form.d_model, moe.latent] = "from_latent.weight"
     roles = {
-        (moe.outputs, form.d_model): "router.weight",
         (1, form.d_model): "shared_gate.weight",
         (moe.outputs,): "router.bias",
+        **needed,
     }
     pieces: Pieces = {}
     experts, shared = {}, {}
@@ -345,12 +350,13 @@ def _mixture_layouts(tensors: Tensors, form: FFNSpec, moe: MoESpec) -> Iterator[
             pieces[role] = Piece(name, bias=tensor.ndim == 1)
         else:
             shared[name] = tensor
-    if "router.weight" not in pieces:
+    if not pieces.keys() >= {*needed.values()}:
         return
     dense = replace(form, moe=None)
     of_shared: list[Proof | None] = [None]
     if shared:
         of_shared = list(_dense_layouts(shared, dense, ndim=2))
+    dense = replace(dense, d_model=form.expert_width)
     of_experts = _dense_layouts(experts, dense, ndim=3)
     for expert, beside in product(of_experts, of_shared):
         all_pieces = dict(pieces)
@@ -369,7 +375,8 @@ def _mixture_layouts(tensors: Tensors, form: FFNSpec, moe: MoESpec) -> Iterator[
             shared_gate="shared_gate.weight" in pieces,
             shared_d_ff=shared_d_ff,
         )
-        yield Proof(replace(expert.form, moe=as_laid_out), all_pieces)
+        of_experts_form = replace(expert.form, d_model=form.d_model, moe=as_laid_out)
+        yield Proof(of_experts_form, all_pieces)
 
 
 def _dense_layouts(tensors: Tensors, form: FFNSpec, *, ndim: int) -> Iterator[Proof]:
@@ -387,8 +394,16 @@ def _dense_layouts(tensors: Tensors, form: FFNSpec, *, ndim: int) -> Iterator[Pr
             if not fits:
                 continue
             weights = {f"{role}.weight": piece for role, piece in of_role.items()}
-            for biases in _ways_to_add(vectors, of_role, matrices):
-                yield Proof(replace(sized, bias=bool(vectors)), weights | biases)
+            of_norm = NORM_PARAMETERS[form.subnorm]
+            for names in permutations(vectors, len(of_norm)):
+                if any(vectors[name].shape[-1] != sized.d_ff for name in names):
+                    continue
+                pieces = [Piece(name, bias=True) for name in names]
+                norm = dict(zip(of_norm, pieces, strict=True))
+                others = {n: v for n, v in vectors.items() if n not in names}
+                biased = replace(sized, bias=bool(others))
+                for biases in _ways_to_add(others, of_role, matrices):
+                    yield Proof(biased, weights | norm | biases)
 
 
 def _ways_to_add(
@@ -435,6 +450,7 @@ def _misfit_text(module: nn.Module, form: FFNSpec) -> str:
         f"{role} ({' x '.join('d_ff' if n == form.d_ff else f'{n}' for n in shape)})"
         for role, shape in form.matrices.items()
     ]
+    expected += [f"{name} (d_ff)" for name in NORM_PARAMETERS[form.subnorm]]
     return (
         f"its parameters are {', '.join(parameters) or 'none'}, "
         f"where {form.name} has {', '.join(expected)}, and biases of their rows"

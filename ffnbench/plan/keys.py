@@ -271,6 +271,8 @@ def names_of_keys(*about: Of) -> tuple[str, ...]:
 MOE_KEYS, FORM_KEYS = names_of_keys(Of.EXPERTS), names_of_keys(Of.FORM)
 WORKLOAD_KEYS = names_of_keys(Of.WORKLOAD)
 OF_OWN_CODE = ("d_ff", "ratio", LIKE, *WORKLOAD_KEYS)
+# of the form that @like names
+LIKE_KEYS = (*MOE_KEYS, "subnorm")
 OF_A_FORM = (*FORM_KEYS, *MOE_KEYS, *WORKLOAD_KEYS)
 # the keys that are no axes: lists of --backend and --weights make rows in one group
 NO_AXES = {LIKE, "backend", "weights"}
@@ -315,7 +317,7 @@ def parse_keys(text: str, *, own_code: bool) -> dict[str, tuple[Any, ...]]:
     form has; of a variant of the user's `own_code` such a key is an argument of its
     constructor.
     """
-    known = (*OF_OWN_CODE, *MOE_KEYS) if f"@{LIKE}=" in text else OF_OWN_CODE
+    known = (*OF_OWN_CODE, *LIKE_KEYS) if f"@{LIKE}=" in text else OF_OWN_CODE
     if not own_code:
         known = OF_A_FORM
     keys: dict[str, tuple[Any, ...]] = {}

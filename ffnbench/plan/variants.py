@@ -349,17 +349,17 @@ def _variant_of_target(text: str, target: str, keys: Values) -> Variant:
     """
     if not keys:
         return Variant(text=text, target=target)
-    from ffnbench.plan.keys import MOE_KEYS, OF_OWN_CODE
+    from ffnbench.plan.keys import LIKE_KEYS, OF_OWN_CODE
 
     known, like = OF_OWN_CODE, None
     if LIKE in keys:
-        known = (*OF_OWN_CODE, *MOE_KEYS)
+        known = (*OF_OWN_CODE, *LIKE_KEYS)
         if not _is_form(keys[LIKE]):
             raise FfnbenchError(
                 f"{LIKE!r} takes the name of a form, in {text!r}", "e.g. @like=swiglu"
             )
-        of_experts = {key: keys[key] for key in MOE_KEYS if key in keys}
-        like = with_keys(_form_and_note(keys[LIKE])[0], of_experts, text)
+        of_form = {key: keys[key] for key in LIKE_KEYS if key in keys}
+        like = with_keys(_form_and_note(keys[LIKE])[0], of_form, text)
     return Variant(
         text=text,
         target=target,

@@ -67,16 +67,59 @@ class Experts(nn.Module):
             row, place = torch.where(chosen == number)
             y.index_add_(0, row, expert(flat[row]) * weights[row, place, None])
         return y.view(x.shape)
+
+class SubNormed(nn.Module):
+    "A norm of the hidden layer before down, with trained factors."
+    def __init__(self, d_model, d_ff, norm="RMSNorm", act="silu", bias=False, normed=True, eps=1e-5):
+        super().__init__()
+        self.gate_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
+        self.ffn_norm = getattr(nn, norm)(d_ff, eps=eps)
+        for parameter in self.ffn_norm.parameters(): nn.init.uniform_(parameter, 0.5, 2.0)
+        self.act, self.normed = getattr(F, act), normed
+    def forward(self, x):
+        hidden = self.act(self.gate_proj(x)) * self.up_proj(x)
+        return self.down_proj(self.ffn_norm(hidden) if self.normed else hidden)
+
+class Latent(Experts):
+    "Experts at a latent width, and a shared one at the full width."
+    def __init__(self, d_model, d_ff, width=24, factor=1.0):
+        super().__init__(width, d_ff)
+        self.gate = nn.Linear(d_model, 4, bias=False)
+        self.fc1, self.fc2 = nn.Linear(d_model, width, bias=False), nn.Linear(width, d_model, bias=False)
+        self.shared_mlp = Gated(d_model, 40)
+        self.factor = factor
+    def forward(self, x):
+        flat = x.reshape(-1, x.shape[-1])
+        weights, chosen = self.gate(flat).softmax(-1).topk(2, -1)
+        weights = weights / weights.sum(-1, keepdim=True)
+        v = self.fc1(flat)
+        y = torch.zeros_like(v)
+        for number, expert in enumerate(self.experts):
+            row, place = torch.where(chosen == number)
+            y.index_add_(0, row, expert(v[row]) * weights[row, place, None])
+        return (self.factor * self.fc2(y) + self.shared_mlp(flat)).view(x.shape)
 """
 RIGHT = [
     "Gated@like=swiglu", "Gated@bias=true@like=swiglu", "Plain@like=swiglu", "Packed@like=swiglu",
     "Packed@how=up_first@like=swiglu", "Packed@how=interleaved@like=swiglu", "Packed@raw=true@like=swiglu",
     "Packed@how=interleaved@raw=true@like=swiglu", "Gated@swap=true@like=swiglu", "Experts@like=swiglu@moe=4x2",
+    "SubNormed@like=swiglu@subnorm=rms", "SubNormed@bias=true@like=swiglu@subnorm=rms",
+    "SubNormed@norm=LayerNorm@like=eva02_glu", "SubNormed@norm=LayerNorm@bias=true@like=eva02_glu",
+    "SubNormed@act=relu@like=relu_glu@subnorm=rms", "Latent@like=swiglu@moe=4x2@latent=24@shared=40",
 ]  # fmt: skip
 WRONG = [
     "Gated@like=geglu",
     "Gated@factor=1.01@like=swiglu",
     "Experts@softmax_all=false@like=swiglu@moe=4x2",
+    "SubNormed@like=bitnet_glu",
+    "SubNormed@like=swiglu",
+    "SubNormed@normed=false@like=swiglu@subnorm=rms",
+    "SubNormed@eps=0.001@like=swiglu@subnorm=rms",
+    "Gated@like=bitnet_glu",
+    "Latent@factor=1.01@like=swiglu@moe=4x2@latent=24@shared=40",
+    "Latent@like=swiglu@moe=4x2@latent=16@shared=40",
 ]
 
 
