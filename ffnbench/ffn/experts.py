@@ -43,9 +43,10 @@ GROUPED_MM: Callable[..., Tensor] | None = getattr(F, "grouped_mm", None) or get
 
 @dataclass(slots=True)
 class RowsOfExperts:
-    """Which experts the rows belong to that the experts' layers are given next.
+    """Tells the layers of the experts which expert each row of their next input
+    belongs to. The mixture sets it before it calls them.
 
-    Eager: all of them are those of one `expert`. Grouped: they are sorted by expert,
+    Eager: all rows are those of one `expert`. Grouped: they are sorted by expert,
     `experts` has the expert of each row, and `ends` where the rows of each expert end.
     """
 
@@ -166,8 +167,9 @@ class MixtureOfExperts(OwnForm):
             check_grouped(spec, self.router.weight.device, self.router.weight.dtype)
 
     def reset_parameters(self) -> None:
-        """Fill the router and the shared expert's gate: by N(0, 0.02) where that is the
-        init, else as nn.Linear does.
+        """Fill the router, the projections to and from the latent width and the shared
+        expert's gate by N(0, 0.02), where that is the init; nn.Linear has filled them
+        by its own default.
         """
         if self.spec.init is Init.NORMAL:
             nn.init.normal_(self.router.weight, std=0.02)
@@ -383,7 +385,7 @@ def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> No
     # rows must be whole multiples of 16 bytes
     if spec.expert_width * dtype.itemsize % 16 or spec.d_ff * dtype.itemsize % 16:
         raise Unsupported(
-            f"grouped matrix products need d_model and d_ff in multiples of {16 // dtype.itemsize}"
+            f"grouped matrix products need d_ff and the width of the experts' input in multiples of {16 // dtype.itemsize}"
         )
     x = torch.zeros(16, 16, device=device, dtype=dtype, requires_grad=True)
     weight = torch.zeros(2, 16, 16, device=device, dtype=dtype, requires_grad=True)

@@ -2,8 +2,8 @@
 with its interval, and beside it in figures.
 
 A row that has no ratio says why in its place. Each verdict has a marker and a colour,
-so that a grey print tells them apart too; what was only seen is hollow, without an
-interval. Rows of one reference stand together.
+so that a grey print tells them apart too; a value without an interval is hollow. Rows
+of one reference stand together.
 """
 
 from __future__ import annotations

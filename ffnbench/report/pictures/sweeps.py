@@ -1,9 +1,9 @@
 """The picture of a sweep: lines with bands along its longest axis, and a panel for each
 combination of values on the other axes.
 
-A row that failed is a gap in its line and a cross; what was only seen is a hollow
-point beside the line. A dotted line in a band marks each crossing, which the sentence
-in the title tells.
+A row that failed is a gap in its line and a cross; a time without an interval is a
+hollow point beside the line. A dotted line in a band marks each crossing, which the
+sentence in the title tells.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ def _draw_curve(axes: Axes, curve: DataFrame, name: str, pen: dict[str, Any]) ->
     axes.errorbar(
         curve["x"], value, yerr=bars, elinewidth=0.6, zorder=3, label=name, **pen
     )
-    seen = curve[curve["low"].isna() & curve["value"].notna()]
-    if len(seen):
+    without_interval = curve[curve["low"].isna() & curve["value"].notna()]
+    if len(without_interval):
         hollow = pen | {"markerfacecolor": "white", "linestyle": ""}
-        axes.plot(seen["x"], seen["value"], **hollow)
+        axes.plot(without_interval["x"], without_interval["value"], **hollow)
 
 
 def _draw_points_apart(axes: Axes, panel: DataFrame) -> None:
@@ -138,7 +138,7 @@ def _draw_points_apart(axes: Axes, panel: DataFrame) -> None:
             color=GREY,
             transform=axes.get_xaxis_transform(),
             clip_on=False,
-            label="busy or failed",
+            label="no time",
         )
     if (panel["low"].isna() & panel["value"].notna()).any():
-        axes.plot([], [], "o", color=GREY, markerfacecolor="white", label="only seen")
+        axes.plot([], [], "o", color=GREY, markerfacecolor="white", label="no interval")
