@@ -415,9 +415,11 @@ class Kernel:
     that of the output itself, where it `adds`.
 
     Bytes: `weight_grad_bytes` are the gradients that its backward gives, such as dW,
-    `vector_grad_bytes` those that are summed up behind it, such as db, `temp_bytes`
-    live during its backward alone, `scratch_bytes` during its forward alone, and
-    `scalar_bytes`, a constant factor, from its forward to the end of its backward.
+    `vector_grad_bytes` those that are summed up behind it, such as db,
+    `learned_grad_bytes` those of an activation's numbers, which are summed up at its
+    end, `temp_bytes` live during its backward alone, `scratch_bytes` during its
+    forward alone, and `scalar_bytes`, a constant factor, from its forward to the end of
+    its backward.
     """
 
     inputs: tuple[str, ...]
@@ -427,6 +429,7 @@ class Kernel:
     adds: bool = False
     weight_grad_bytes: int = 0
     vector_grad_bytes: int = 0
+    learned_grad_bytes: int = 0
     temp_bytes: int = 0
     scalar_bytes: int = 0
     scratch_bytes: int = 0
@@ -606,13 +609,11 @@ def _activate(
         names[step.output] = f"{source}/{step.output}"
         arguments = tuple(names[name] for name in step.inputs)
         inputs = arguments
-        grads = arguments
+        learned_bytes = 0
         if step is steps[-1]:
             # the caller's frame holds the argument until the activation returns
             inputs = (*arguments, source)
-            if act.row.learned:
-                grads = (*arguments, f"learned/{source}")
-                t.gradients[grads[-1]] = len(act.row.learned) * item
+            learned_bytes = len(act.row.learned) * item
         number_bytes = _number_bytes(step, item) if device == "cpu" else 0
         temp_bytes = step.temps * size + _mask_bytes(step.masks, size, item)
         if step.scalar_bytes:
@@ -621,7 +622,8 @@ def _activate(
             inputs=inputs,
             output=names[step.output],
             saves=tuple(names[name] for name in step.saves),
-            grads=grads,
+            grads=arguments,
+            learned_grad_bytes=learned_bytes,
             adds=step.adds,
             temp_bytes=temp_bytes,
             # autograd keeps it on the host, whatever the device
@@ -740,7 +742,10 @@ def _play_backward(
         summed = [name for name in kernel.grads if name in with_gradient]
         passed = gradient_of[kernel.output]
         vector_bytes, weight_bytes = kernel.vector_grad_bytes, kernel.weight_grad_bytes
+        learned_bytes = kernel.learned_grad_bytes
         memory.allocate(weight_bytes + kernel.temp_bytes)
+        if not is_again:
+            memory.allocate(learned_bytes)
         for name in kernel.grads:
             if name not in summed:
                 if kernel.adds:
@@ -757,7 +762,7 @@ def _play_backward(
         for name in kernel.saves:
             memory.release(name)
         if is_again:
-            memory.allocate(vector_bytes)
+            memory.allocate(vector_bytes + learned_bytes)
         if kernel.output in with_gradient:
             memory.release(passed)
         if kernel.adds:
@@ -771,7 +776,7 @@ def _play_backward(
                 memory.free(size_of_gradient[name])
             memory.free(size_of_gradient[name])
         memory.sum_into(vector_bytes, earlier)
-        memory.sum_into(weight_bytes, earlier)
+        memory.sum_into(weight_bytes + learned_bytes, earlier)
 
 
 def peak_and_saved_bytes(

@@ -160,7 +160,7 @@ class FeedForward(OwnForm):
             compute = partial(
                 checkpoint, compute, use_reentrant=False, preserve_rng_state=random
             )
-        if self.spec.tile == 1:
+        if self.spec.tile <= 1:
             return compute(x)
         tiles = x.reshape(-1, x.shape[-1]).chunk(self.spec.tile)
         return torch.cat([compute(tile) for tile in tiles]).view(x.shape)

@@ -347,11 +347,11 @@ class FFNSpec:
     up: ActivationSpec | None = None
     subnorm: Norm | None = None
     checkpoint: bool = False
-    tile: int = 1
+    tile: int = 0  # as 1: all tokens at once
     moe: MoESpec | None = None
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "d_ff", "tile"):
+        for name in ("d_model", "d_ff"):
             require_positive(name, getattr(self, name))
         assert self.act.row
         if self.up is not None and self.gate is not Gate.INNER:
@@ -404,7 +404,7 @@ class FFNSpec:
         """The tokens of each tile, as torch's chunk cuts them: the last tile may have
         fewer than the others.
         """
-        size = ceil(tokens / self.tile)
+        size = ceil(tokens / max(1, self.tile))
         return [min(size, tokens - start) for start in range(0, tokens, size)]
 
     @property

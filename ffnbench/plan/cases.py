@@ -226,7 +226,7 @@ def _notes_on_tiles(case: Case) -> list[Note]:
     if not isinstance(case.ffn, FFNSpec):
         return []
     tiles = case.ffn.tokens_of_tiles(case.workload.tokens)
-    if len(tiles) == case.ffn.tile and tiles[0] == tiles[-1]:
+    if len(tiles) == max(1, case.ffn.tile) and tiles[0] == tiles[-1]:
         return []
     text = f"{len(tiles)} tiles of {tiles[0]:,} tokens"
     if tiles[0] != tiles[-1]:

@@ -135,7 +135,11 @@ def test_the_same_function_as_transformers(family, dispatch: Dispatch) -> None:
     from dataclasses import replace
 
     theirs, spec, state = family()
-    ours = filled(replace(spec, moe=replace(spec.moe, dispatch=dispatch)), state)
+    capacity = None
+    if dispatch is Dispatch.BATCHED:
+        capacity = spec.moe.experts  # room for every token
+    moe = replace(spec.moe, dispatch=dispatch, capacity=capacity)
+    ours = filled(replace(spec, moe=moe), state)
     x = torch.randn(2, 30, D, generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         expected = theirs(x)

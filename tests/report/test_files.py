@@ -158,12 +158,13 @@ def test_what_is_named_is_read_to_a_size_that_is_said(
     for command in ("report", "check", "block --preset", "cost relu --preset"):
         code, out, err = call(*command.split(), what)
         assert (code, out, err.count("\n")) == (2, "", 2), command
-        lacks = what == "folder" and command.endswith(
-            "--preset"
-        )  # it may hold a config.json
-        assert ("No such file or directory" if lacks else why) in err.splitlines()[0], (
-            command
-        )
+        said = why
+        if command.endswith("--preset"):  # a name, or a folder with a config.json
+            said = {
+                "folder": "No such file or directory",
+                "none.json": "neither a preset nor a file",
+            }.get(what, why)
+        assert said in err.splitlines()[0], command
 
 
 def test_an_input_is_no_output(measured: Path, tmp_path: Path, call) -> None:
