@@ -229,7 +229,6 @@ class KnownProber(Prober):
             flops_forward=2 * total,
             flops_backward=4 * total,
             flops_elementwise=None,
-            flops_elementwise_backward=None,
             weight_bytes=4 * total,
             counted=True,
         )

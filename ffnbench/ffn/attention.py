@@ -122,7 +122,6 @@ def stack_cost(spec: StackSpec, ffn: Cost, *, seq_len: int, dtype: str) -> Cost:
         flops_forward=None if forward is None else flops + layers * forward,
         flops_backward=None if backward is None else 2 * flops + layers * backward,
         flops_elementwise=None,
-        flops_elementwise_backward=None,
         weight_bytes=trunk * item_bytes(dtype) + layers * ffn.weight_bytes,
         weight_bytes_touched=None,
         peak_bytes=None,

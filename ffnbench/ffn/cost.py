@@ -46,10 +46,8 @@ BIAS_FORMULA = {
 
 NORM_FORMULA = {Norm.RMS: " + d_ff", Norm.LAYER: " + 2*d_ff"}
 # element-wise FLOPs of a hidden element in a norm: squared, summed, scaled, times its
-# factor; LayerNorm sums it once more, subtracts the mean and adds a bias. Backward: the
-# gradients of factor and bias are summed, and g * w - y * mean(g * w * y), scaled
-# (LayerNorm: - mean(g * w)).
-NORM_FLOPS = {None: (0, 0), Norm.RMS: (4, 8), Norm.LAYER: (7, 11)}
+# factor; LayerNorm sums it once more, subtracts the mean and adds a bias
+NORM_FLOPS = {None: 0, Norm.RMS: 4, Norm.LAYER: 7}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +71,6 @@ class Cost:
     flops_forward: int | None
     flops_backward: int | None
     flops_elementwise: int | None
-    flops_elementwise_backward: int | None
     weight_bytes: int
     peak_bytes: int | None = None
     saved_bytes: int | None = None
@@ -98,7 +95,6 @@ NO_MATRICES = Cost(
     flops_forward=0,
     flops_backward=0,
     flops_elementwise=None,
-    flops_elementwise_backward=None,
     weight_bytes=0,
 )
 
@@ -250,112 +246,70 @@ def _macs(spec: FFNSpec, choices: float | None) -> float:
     return macs
 
 
-def flops_elementwise(
-    spec: FFNSpec, choices: float | None = None
-) -> tuple[int | None, int | None]:
-    """Element-wise FLOPs of one token, forward and backward: of activation, gating,
-    clamps, biases, dropout and routing. `choices` as in `params_active`.
+def flops_elementwise(spec: FFNSpec, choices: float | None = None) -> int | None:
+    """Element-wise FLOPs of one token's forward: of activation, gating, clamps, norm,
+    biases, dropout and routing. `choices` as in `params_active`.
 
-    Either is None where the user's own activation declares no such cost.
+    None where the user's own activation declares no such cost.
     """
     networks: dict[FFNSpec, float] = {spec: 1}
-    forward, backward = 0.0, 0.0
+    flops = 0.0
     if spec.moe is not None:
         expert = replace(spec, moe=None, d_model=spec.expert_width)
         choices = choices or spec.moe.choices
         networks = {expert: choices}
-        forward, backward = _elementwise_of_routing(spec, spec.moe, choices)
+        flops = _elementwise_of_routing(spec, spec.moe, choices)
         shared = shared_expert(spec)
         if shared is not None:
             networks[shared] = networks.get(shared, 0) + 1
     elements = 0.0
     for network, count in networks.items():
-        forward_beside, backward_beside = _elementwise_beside_activation(network)
-        forward += count * forward_beside
-        backward += count * backward_beside
+        flops += count * _elementwise_beside_activation(network)
         elements += count * network.d_ff
-    acts = spec.activations.values()
-    total = _with_activations(forward, elements, [act.flops for act in acts])
-    if spec.checkpoint and total is not None:
-        # all is computed again, but for a last bias or product
-        has_last = spec.bias or spec.gate is Gate.OUTPUT
-        backward += total - spec.d_model if has_last else total
-    return (
-        total,
-        _with_activations(backward, elements, [act.flops_backward for act in acts]),
-    )
+    for act in spec.activations.values():
+        if act.flops is None:
+            return None
+        flops += elements * act.flops
+    return round(flops)
 
 
-def _with_activations(
-    beside: float, elements: float, flops: Sequence[int | None]
-) -> int | None:
-    """The FLOPs with those of each activation, an element; None where one is not
-    known.
-    """
-    known = [each for each in flops if each is not None]
-    if len(known) < len(flops):
-        return None
-    return round(beside + elements * sum(known))
-
-
-def _elementwise_beside_activation(spec: FFNSpec) -> tuple[int, int]:
-    """Element-wise FLOPs of one token in one network, forward and backward, without the
-    activations: of the product with the gate, norm, biases and dropout.
+def _elementwise_beside_activation(spec: FFNSpec) -> int:
+    """Element-wise FLOPs of one token in one network without the activations: of the
+    product with the gate, norm, biases and dropout.
     """
     d, h = spec.d_model, spec.d_ff
-    biases = bias_params(spec)
-    norm, norm_backward = NORM_FLOPS[spec.subnorm]
-    forward, backward = biases + norm * h, biases + norm_backward * h
+    flops = bias_params(spec) + NORM_FLOPS[spec.subnorm] * h
     if spec.gated:
-        gated = h if spec.gate is Gate.INNER else d
-        forward += gated
-        backward += 2 * gated
-        backward += d  # the two gradients of x are summed
+        flops += h if spec.gate is Gate.INNER else d
     if spec.dropout:
-        forward += 2 * h
-        backward += h
-    return forward, backward
+        flops += 2 * h
+    return flops
 
 
-def _elementwise_of_routing(
-    spec: FFNSpec, moe: MoESpec, choices: float
-) -> tuple[float, float]:
-    """Element-wise FLOPs of one token, forward and backward, that join the experts.
-    Choosing the highest scores moves data and counts nothing.
+def _elementwise_of_routing(spec: FFNSpec, moe: MoESpec, choices: float) -> float:
+    """Element-wise FLOPs of one token that join the experts. Choosing the highest
+    scores moves data and counts nothing.
     """
     d, k, scores = spec.d_model, moe.top_k, moe.outputs
-    forward, backward = 4.0 * scores, 3.0 * scores  # sigmoids
+    flops = 4.0 * scores  # sigmoids
     if moe.scores is Scores.SOFTMAX:
-        # exp, sum, division; y (g - sum of y g)
-        forward, backward = 3.0 * scores, 4.0 * scores
+        flops = 3.0 * scores  # exp, sum, division
     if moe.router_bias:
-        forward += scores
-        backward += scores
+        flops += scores
     if moe.normalised:
-        forward += 2 * k  # the weights are summed and divided
-        backward += 4 * k
+        flops += 2 * k  # the weights are summed and divided
     if moe.routed_scale != 1:
-        forward += k
-        backward += k
-    width = spec.expert_width
+        flops += k
     vectors = choices
     if moe.zero:
-        forward += k  # their weights are summed, to one factor of x
+        flops += k  # their weights are summed, to one factor of x
         vectors += 1
-    forward += 2 * vectors * width  # weighted vectors are summed
-    backward += 3 * vectors * width  # every output and every weight gets its gradient
-    # the experts' gradients of x are summed with the router's
-    backward += vectors * width
-    if moe.latent:
-        backward += d - width
+    flops += 2 * vectors * spec.expert_width  # weighted vectors are summed
     if moe.shared_d_ff:
-        forward += d
-        backward += d
+        flops += d
     if moe.shared_gate:
-        forward += 4 + d  # a sigmoid, and its product with the output
-        backward += 3 + 3 * d
-        backward += d  # its gradient of x
-    return forward, backward
+        flops += 4 + d  # a sigmoid, and its product with the output
+    return flops
 
 
 def cost(
@@ -385,7 +339,6 @@ def cost(
         if moe.dispatch is Dispatch.BATCHED:
             computed = moe.experts * moe.most_rows(tokens) / tokens
         loads = expected_loads(moe, tokens, routing)
-    forward, backward = flops_elementwise(spec, computed)
     peak, saved = peak_and_saved_bytes(
         spec, tokens=tokens, item=item, train=train, device=device, loads=loads
     )
@@ -395,8 +348,7 @@ def cost(
         params_formula=params_formula(spec),
         flops_forward=flops_forward(spec, computed),
         flops_backward=flops_backward(spec, computed),
-        flops_elementwise=forward,
-        flops_elementwise_backward=backward,
+        flops_elementwise=flops_elementwise(spec, computed),
         weight_bytes=params(spec) * item,
         weight_bytes_touched=weight_elements_touched(spec, tokens, routing) * item,
         peak_bytes=peak,

@@ -168,7 +168,6 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
         flops_forward=flops.forward,
         flops_backward=flops.backward,
         flops_elementwise=None,
-        flops_elementwise_backward=None,
         weight_bytes=weight_bytes,
         counted=True,
         counted_how=flops.how,

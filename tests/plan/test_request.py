@@ -89,7 +89,7 @@ class Counting:
         total = self.params_per_width * spec.d_ff + 768
         return Cost(
             params=total, params_active=total, params_formula=None, flops_forward=2 * total, flops_backward=4 * total,
-            flops_elementwise=None, flops_elementwise_backward=None, weight_bytes=4 * total, counted=True,
+            flops_elementwise=None, weight_bytes=4 * total, counted=True,
         )  # fmt: skip
 
 
