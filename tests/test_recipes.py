@@ -254,3 +254,23 @@ def test_pandas_follows_saved_runs_over_time(
     assert list(ratios["gelu"]) == pytest.approx([1.02] * 12, abs=0.01)
     assert list(ratios["swiglu"]) == pytest.approx([1.0] * 7 + [1.05] * 5, abs=0.01)
     assert Path("runs.png").read_bytes().startswith(b"\x89PNG")
+
+
+FORMS = (ROOT / "docs" / "forms.md").read_text(encoding="utf-8")
+FUSED = re.search(r"```py\n(# fused\.py\n.*?)```", FORMS, re.DOTALL)[1]
+PRINTED = re.search(r"```text\n\$ ffnbench (.*?)\n(.*?)```", FORMS, re.DOTALL)
+
+
+@pytest.mark.slow
+def test_modules_of_others_are_proven_as_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process
+) -> None:
+    """With real workers; errors are those of a machine, and all are roundings."""
+    pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    Path("fused.py").write_text(FUSED)
+    code, out, err = in_process(*shlex.split(PRINTED[1]))
+    assert code == 0, err
+    of_machine = re.compile(r"\de-7|CPU x\d+| +$", re.MULTILINE)
+    printed, shown = (of_machine.sub("", text) for text in (out, PRINTED[2]))
+    assert printed.strip() == shown.strip()
