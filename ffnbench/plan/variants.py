@@ -7,10 +7,10 @@ makes the `Variant`. Names and keys are checked here, widths are found later
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.errors import FfnbenchError
@@ -209,7 +209,7 @@ def _typed(text: str, preset: ModelSpec | None) -> Typed:
             names = ACTIVATIONS.spellings() + GATED.spellings() + PRESETS.names()
             where = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
             hint = hint_for(name, names, where)
-            is_folder = name != "" and Path(name, "config.json").is_file()
+            is_folder = name != "" and os.path.isfile(f"{name}/config.json")
             if is_folder or name.endswith("config.json"):
                 hint = f"--preset {name} reads it, and `preset` is its FFN"
             raise FfnbenchError(f"unknown variant {name!r}", hint)
