@@ -84,8 +84,8 @@ def rows_of(model: ModelSpec) -> list[Row]:
 
 NAMES = {
     Convention.CAUSAL: "causal attention",
-    Convention.SQUARE: "PaLM's convention, all pairs of tokens and 2 for each parameter",
-    Convention.MEGATRON: "Megatron's convention, half of all pairs and no router",
+    Convention.SQUARE: "PaLM's convention (all pairs of tokens, 2 FLOPs forward a parameter)",
+    Convention.MEGATRON: "Megatron's convention (half of all pairs, no router)",
 }
 
 
@@ -95,11 +95,14 @@ def flops_lines(flops: Flops, convention: Convention, seq_len: int) -> list[str]
     if chosen.forward is None or chosen.training is None:
         return [f"FLOPs a token are not known: {chosen.missing}"]
     line = f"{gigas(chosen.forward)} GFLOP a token forward, {gigas(chosen.training)} in training, at {seq_len:,} tokens: {NAMES[convention]}, output layer in, embedding out"
-    others = [
-        f"{gigas(found.training)} in training ({100 * (found.training / chosen.training - 1):+z.1f}%) by {NAMES[other]}"
-        for other, found in flops.items()
-        if other is not convention and found.training
-    ]
+    others = []
+    for other, found in flops.items():
+        if other is convention or not found.training:
+            continue
+        change = 100 * (found.training / chosen.training - 1)
+        others.append(
+            f"{gigas(found.training)} in training, {change:+z.1f}%, by {NAMES[other]}"
+        )
     missing = [chosen.missing] if chosen.missing else []
     return [", ".join([line, *missing]), "; ".join(others)]
 

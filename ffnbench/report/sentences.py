@@ -167,7 +167,7 @@ def _texts_on_groups(report: Report) -> list[str]:
     texts = []
     for name, of_row in counts.items():
         parts = [f"{phrase} at {times}" for phrase, times in of_row.most_common()]
-        text = f"{', '.join(parts)} of {len(groups)}"
+        text = f"{', '.join(parts)} of {len(groups)} points"
         if len(groups) in of_row.values():
             text = f"{next(iter(of_row))} everywhere"
         if [*of_row] != [UNCLEAR]:
