@@ -121,16 +121,16 @@ def table(lines: list[Line]) -> str:
         rows.append([name, *shown])
     seeds = len({line["seed"] for line in lines})
     text = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    of_seeds = f"{len(lines)} shapes measured, number of seeds: {seeds}."
-    return f"{text}\n\n{of_seeds} [ ] are 95 % intervals over seeds; ~ has none, with fewer than three.\n"
+    return f"{text}\n\n[ ]: 95 % over {seeds} seeds; ~: fewer than three seeds.\n"
 
 
 def picture(lines: list[Line]) -> Figure:
     """Tau and difference by tokens, with intervals."""
     figure = Figure(figsize=(7, 2.4), dpi=200, layout="constrained")
-    titles = ("Kendall's tau with in place", "median difference from in place, %")
+    titles = ("tau: 1 is the order in place", "off from the ratio in place, %")
     for number, axes in enumerate(figure.subplots(1, 2)):
-        axes.set(title=titles[number], xlabel="tokens")
+        axes.set_title(titles[number], fontsize=10)
+        axes.set_xlabel("tokens")
         axes.set_xticks(range(len(TOKENS)), TOKENS)
         for shift, way in enumerate(WAYS):
             found = [by_way[way][number] for by_way in cells(lines).values()]
@@ -138,9 +138,12 @@ def picture(lines: list[Line]) -> Figure:
             known = [(at, each) for at, each in of_tokens if each]
             places = [at + 0.15 * (shift - 1) for at, _ in known]
             values = [each.value for _, each in known]
-            halves = [each.value - (each.low or each.value) for _, each in known]
+            lows = [each.value if each.low is None else each.low for _, each in known]
+            halves = [value - low for value, low in zip(values, lows, strict=True)]
             axes.errorbar(places, values, yerr=halves, fmt="os^"[shift], label=way)
-        axes.legend()
+        axes.set_ylim((0, 1.1) if number == 0 else (0, 10))
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", title="weights,\nalone")
     return figure
 
 

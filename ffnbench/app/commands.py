@@ -1,7 +1,7 @@
 """The commands; each is the Python function of that name too.
 
-A body passes on what the readers of app/options.py have made of what was typed or
-passed, which mypy does not see.
+An annotation says what Python may pass; in the body an argument is what its reader in
+app/options.py has made of that, which mypy does not see.
 """
 # mypy: disable-error-code="arg-type"
 
@@ -101,9 +101,9 @@ def compare(
     >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
     >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
 
-    Fresh processes measure. A class of your own as a variant must stand in a file;
-    where that is the script which calls this, it does so under
-    `if __name__ == "__main__":`. Raises ffnbench.Error for a mistake, before anything
+    Fresh processes measure. A class of your own as a variant must stand in a file. A
+    script that has such a class and calls this needs `if __name__ == "__main__":`
+    around the call. Raises ffnbench.Error for a mistake, before anything
     is measured, and KeyboardInterrupt at Ctrl-C: its `.report` holds what was measured
     by then.
     """

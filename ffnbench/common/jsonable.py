@@ -21,7 +21,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from ffnbench.common.streams import UNSEEN
 
 T = TypeVar("T")
-# metadata of a dict whose entries stand in files beside the other fields
+# marks a dict field whose entries stand in a file as fields of the object itself
 OTHER_FIELDS = {"others": True}
 SCALARS = {str, int, float, bool, types.NoneType}
 LARGEST_NUMBER = 2.0**63  # nothing that ffnbench counts or measures is larger

@@ -34,9 +34,8 @@ def resolve(target: str) -> Any:
     attribute: Any = _load(source)
     for name in path.split("."):
         if not hasattr(attribute, name):
-            near = did_you_mean(
-                name, [n for n in vars(attribute) if not n.startswith("_")]
-            )
+            known = [each for each in dir(attribute) if not each.startswith("_")]
+            near = did_you_mean(name, known)
             raise FfnbenchError(
                 f"{source!r} has no {path!r}",
                 near or f"is it defined at the top of {source}?",

@@ -1,5 +1,6 @@
 """The bytes of experts on a CPU: the kernels that a mixture of ffn/experts.py runs, in
-its order, as ffn/cost.py has them for a dense form. Pure.
+its order, as ffn/cost.py has them for a dense form. What a text such as `y* = x'* w`
+says of a kernel stands at Tape.step there. Pure.
 
 The experts of each token are imposed, as in a measurement, so that they take no bytes.
 """
@@ -303,7 +304,9 @@ def _sorted(
     size: int,
     item: int,
 ) -> tuple[str, str]:
-    """Append all experts at once where some choices are not computed, as `_eager`."""
+    """Append all experts at once, grouped or batched, where dropped tokens and experts
+    without weights are not computed; arguments and result are those of `_eager`.
+    """
     expert = replace(spec, moe=None, d_model=spec.expert_width)
     row, computed = spec.expert_width * item, sum(loads)
     tokens, experts, numbers = size // row, len(loads), computed * NUMBER

@@ -31,6 +31,10 @@ WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, "config")
 A_FACTORY = "or name a factory: def make(d_model, d_ff): return ..."
 
 
+class MissingField(FfnbenchError, AttributeError):
+    """A field that a config has not; `getattr` with a default gives that."""
+
+
 class Config:
     """What a constructor that takes a `config` is given: hidden_size,
     intermediate_size, hidden_act, and the keys of the variant.
@@ -45,7 +49,7 @@ class Config:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise FfnbenchError(
+        raise MissingField(
             f"its constructor reads config.{name}",
             f"set it with @{name}=VALUE, {A_FACTORY}",
         )

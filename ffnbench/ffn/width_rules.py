@@ -1,4 +1,4 @@
-"""Widths: the published rules by name, and the width at which two forms cost the same.
+"""Widths: the published rules, by name.
 
 Every rule returns the final d_ff per branch. Each was checked against the code that it
 is named after.
@@ -13,7 +13,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import Registry
 
 DEFAULT_RATIO = 4.0
-DEFAULT_MULTIPLE = 8
+DEFAULT_MULTIPLE = 8  # of widths that follow from no rule (plan/widths.py)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,7 @@ def layer_file(folder: str, layer: int) -> Path:
     files = sorted(Path(folder).glob("*.safetensors"))
     stamps = [(file.name, file.stat().st_mtime_ns) for file in files]
     key = hashlib.sha256(repr((folder, layer, stamps)).encode()).hexdigest()[:16]
-    home = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(home).expanduser() / "ffnbench" / f"{key}.pt"
 
 

@@ -9,6 +9,7 @@ worker/backends/onnx_graph.py compute what it means.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -155,11 +156,10 @@ def scalar(name: str, text: str) -> Scalar:
     for kind in (int, float):
         try:
             value = kind(text)
-            # raises for a whole number beyond all floats, which float() makes infinite
-            float(value)
-        except (ValueError, OverflowError):
+            if math.isfinite(value):
+                return value
+        except (ValueError, OverflowError):  # no number, or beyond all floats
             continue
-        return value
     return text
 
 

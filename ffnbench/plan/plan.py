@@ -1,7 +1,8 @@
 """The question: which cases, on what workload, measured how. Pure data, enough to ask
 it again.
 
-The types only; the other files of plan/ make one, the answer is record/.
+The types, and what follows from one plan; the other files of plan/ make one, the
+answer is record/.
 """
 
 from __future__ import annotations
@@ -137,8 +138,8 @@ class Workload:
 
     @property
     def identity(self) -> Workload:
-        """The workload without what leaves a row the same row: the machine that it is
-        on, and what only tests and experts' routing change.
+        """The workload by what tells rows apart: all but device, threads, slowdown and
+        routing.
         """
         return replace(self, device="", threads=0, slowdown=0.0, routing=None)
 
@@ -351,7 +352,9 @@ def typed_as(value: Value) -> str:
     """A value as it is typed."""
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value).removesuffix(".0")
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
+    return str(value)
 
 
 LEAST_POINTS = 3  # of an axis that is drawn as a curve
@@ -388,8 +391,8 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The cases of one point. The first is the reference of the others, but of FFNs
-    beside those in a stack, which have the first of their own.
+    """The cases of one point. The first is the reference. Where stacks and FFNs alone
+    share a group, each kind is compared with the first of its kind.
     """
 
     cases: tuple[Case, ...]

@@ -101,6 +101,8 @@ def _lines_of_columns(
     naming = [one for one in shown if one.priority == FIRST or one is shown[0]]
     while rest:
         block = columns_that_fit([*naming, *rest], table.rows, width)
+        if not any(column in block for column in rest):
+            block = [*naming, rest[0]]  # wider than the terminal
         lines += [Text(), _rich_table(block, table)]
         rest = [column for column in rest if column not in block]
     return lines

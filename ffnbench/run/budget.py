@@ -52,7 +52,7 @@ class Budget:
     # of each complete worker
     _beside_rounds_s: list[float] = field(default_factory=list)
     _first_worker_s: float = 0.0  # of the first worker, until its rounds began
-    # of this worker, in rounds and on what no further worker does
+    # of this worker, in its rounds
     _in_rounds_s: float = 0.0
     _shown_done: float = 0.0
 

@@ -127,8 +127,8 @@ class Starters:
 
     def _preload(self, number: int, starter: AnyWorker) -> None:
         """Before its first fork for a plan, have a starter import what the cases need,
-        and draw their weights. Once a starter was lost over that, each fork does it for
-        itself, so that its own case is known to be the cause.
+        and draw their weights. Once a starter was lost over that, forks do it
+        themselves, so that a crash is known to be that of their own case.
         """
         if not self._preloads or self._preloaded.get(number) is self.plan:
             return

@@ -111,7 +111,7 @@ def mean_of_row(report: Report, rounds: Rounds, label: str) -> Mean | None:
     """The mean of the log of a row's ratio to the reference, over clean rounds.
 
     None where it has no interval: there are fewer than two workers with clean rounds,
-    or one of the two computes something else.
+    or the output of the row or of its reference is wrong.
     """
     mean = ratio_logs(rounds, label, report.plan.reference_of(label)).mean()
     if mean is None or mean.freedom <= 0 or mismatch_of_row(report, label):

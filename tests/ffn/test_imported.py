@@ -51,6 +51,7 @@ def test_a_config_has_the_widths_and_the_keys_of_the_variant() -> None:
         _ = config.pretraining_tp
     assert "@pretraining_tp=VALUE" in refused.value.hint
     assert "def make(d_model, d_ff)" in refused.value.hint
+    assert getattr(config, "pretraining_tp", 1) == 1
     both = match_arguments(hf_gpt2_mlp, spec())
     assert (both["intermediate_size"], both["config"].hidden_size) == (24, 8)
 

@@ -30,4 +30,6 @@ def test_the_docs_tell_what_the_file_holds() -> None:
     for row in rows:
         cells = [cell.strip() for cell in row[2].split("|")]
         assert cells[:5] == [str(regressed[row[1], e]) for e in (0, 3, 5, 7, 10)]
-    assert f"Each cell is how many of {made['asv', 0]} decisions" in page
+    assert (
+        f"of the first five columns is how many of {made['asv', 0]} decisions" in page
+    )

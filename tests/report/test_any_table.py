@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from ffnbench.report.table import EXTRA, Column, Table, default_text
+from ffnbench.report.table import EXTRA, FIRST, Column, Table, default_text
 from ffnbench.report.terminal import show
 
 KEYS = ("first", "second", "third", "fourth", "fifth")
@@ -63,3 +63,16 @@ def test_no_line_is_too_long_and_no_number_is_cut(
             assert (column.key in text) == (column.priority < EXTRA)
     for row in frame.rows:
         assert row["label"][:12] in text
+
+
+def test_columns_that_tell_rows_apart_are_shown_where_they_do_not_fit() -> None:
+    texts = {key: key[0] * 30 for key in ("first", "second", "third")}
+    columns = [Column(key=key, priority=FIRST) for key in texts]
+    table = Table(
+        columns=(Column(key="label", left=True), *columns, Column(key="value")),
+        rows=[{"label": "relu", **texts, "value": 7}],
+    )
+    console = Console(width=40, force_terminal=False, color_system=None)
+    with console.capture() as captured:
+        show(table, console, verbose=True)
+    assert all(text in captured.get() for text in texts.values())
