@@ -151,3 +151,10 @@ def test_flops_of_a_token_are_those_of_others() -> None:
     megatron = 3 * (layers * of_layer + 2 * h * 32_000)
     llama = model_flops(PRESETS.get("llama-7b"), t, Convention.MEGATRON)
     assert llama.training == megatron
+
+
+def test_of_as_many_layers_of_two_kinds_the_later_kind_is_the_models() -> None:
+    model = PRESETS.get("t5-base")
+    encoder, decoder = model.groups
+    assert encoder.count == decoder.count
+    assert model.main is decoder

@@ -8,6 +8,7 @@ from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan.plan import Probe, SizedBy, Workload, cost_of
+from ffnbench.plan.protocol import protocol_of
 
 
 def widths(**options: object) -> dict[str, int]:
@@ -120,3 +121,16 @@ def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
         planned(variants="f.py:act@beta=2", probe=Counting(1))
     with pytest.raises(FfnbenchError, match="unknown key 'gat'"):
         planned(variants="f.py:act@gat=inner", probe=Counting(1))
+
+
+@pytest.mark.parametrize(("d_model", "tokens"), [(2048, 512), (2049, 64)])
+def test_wide_models_have_fewer_tokens_by_default(d_model: int, tokens: int) -> None:
+    """docs/command-line.md: 512, or 64 if a d_model is above 2,048."""
+    [case] = planned(variants="relu", d_model=d_model).cases
+    assert case.workload.seq_len == tokens
+
+
+def test_only_a_budget_that_is_given_bounds_the_run() -> None:
+    assert protocol_of(budget=20.0).bound
+    assert not protocol_of(precision=0.5).bound
+    assert not protocol_of().bound
