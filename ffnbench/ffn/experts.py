@@ -4,7 +4,7 @@ tensors, and shared experts.
 The experts are run in one of three ways. Eager: one after another over those that are
 hit, as Hugging Face's eager path does. Grouped: tokens sorted by expert, one grouped
 matrix product for each weight. Batched: one batched product for each weight, over rows
-padded to the capacity of an expert. `mixture_reference` is what both should compute, in
+padded to the capacity of an expert. `mixture_reference` is what all should compute, in
 float64 and by other code.
 """
 

@@ -102,28 +102,28 @@ def summarise(
 ) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
     """The estimates of a run, its comparisons with references, and its warnings.
 
-    A failed case has none of them. What was only seen has no interval: neither the
-    ratio nor the times of such a row.
+    A failed case has none of them. A busy row without enough clean rounds has no
+    interval, neither of its ratio nor of its times.
     """
     comparisons: tuple[Comparison, ...] = ()
     if LATENCY in run.plan.metrics:
         comparisons = _comparisons(run)
-    seen = {
+    busy = {
         row.case
         for row in comparisons
         if row.verdict is Verdict.BUSY and not (row.ratio and row.ratio.low)
     }
     measured = (
-        *_mean_times(run, PER_CALL, seen),
+        *_mean_times(run, PER_CALL, busy),
         *_values(run),
-        *_mean_times(run, PER_WORKER, seen),
+        *_mean_times(run, PER_WORKER, busy),
     )
     return measured, comparisons, tuple(notes_of(run, measured, comparisons))
 
 
-def _mean_times(run: Run, metrics: Iterable[str], seen: set[str]) -> list[Measured]:
-    """The mean seconds of each of these metrics, over workers; those of the rows in
-    `seen` have no interval.
+def _mean_times(run: Run, metrics: Iterable[str], busy: set[str]) -> list[Measured]:
+    """The mean seconds of each of these metrics, over workers; those of `busy` rows
+    are of all rounds, and have no interval.
     """
     times = []
     for metric in metrics:
@@ -133,7 +133,7 @@ def _mean_times(run: Run, metrics: Iterable[str], seen: set[str]) -> list[Measur
         for case in run.plan.cases:
             if case.label in estimates:
                 estimate = estimates[case.label]
-                if case.label in seen:
+                if case.label in busy:
                     estimate = estimate.without_interval()
                 times.append(
                     Measured(case=case.label, metric=metric, estimate=estimate)
@@ -227,9 +227,9 @@ ROW_RULES: tuple[tuple[Callable[[Row], bool], Verdict | None, str], ...] = (
 
 def _comparisons(run: Run) -> tuple[Comparison, ...]:
     """The ratio of every row that was timed to its reference, and the verdict on it. A
-    row without enough clean rounds has the ratio that was seen, without an interval.
+    row without enough clean rounds has the ratio of all its rounds and no interval.
     """
-    plan, rounds, seen = run.plan, rounds_of(run), rounds_of(run, disturbed=True)
+    plan, rounds, every_round = run.plan, rounds_of(run), rounds_of(run, disturbed=True)
     wrong = {
         failure.case for failure in run.failures if failure.kind is FailureKind.MISMATCH
     }
@@ -263,7 +263,7 @@ def _comparisons(run: Run) -> tuple[Comparison, ...]:
         if row.is_reference_wrong:
             ratio = None
         if verdict is Verdict.BUSY and ratio is None:
-            ratio = ratio_logs(seen, label, reference).estimate()
+            ratio = ratio_logs(every_round, label, reference).estimate()
         if ratio and verdict is Verdict.BUSY and logs.lacks_clean:
             ratio = ratio.without_interval()
         comparisons.append(
