@@ -239,9 +239,7 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "check-unlike-itself": lambda: Machine(CONTROL),
     "ab-unlike-itself": lambda: Machine(CONTROL),
     "ab-slower": lambda: Machine("SwiGLU"),
-    "env": lambda: Machine(
-        trouble={("timer", None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}
-    ),
+    "env": lambda: Machine(trouble={("timer", None): Timer(empty_call_s=1e-7)}),
 }
 
 

@@ -172,12 +172,9 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
-    """What measuring itself costs in a worker, in seconds: a call of an empty module,
-    and one tick of the clock.
-    """
+    """What measuring costs in a worker, in seconds: a call of an empty module."""
 
     empty_call_s: float
-    resolution_s: float
 
 
 STEP_END = "  "

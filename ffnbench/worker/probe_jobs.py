@@ -12,7 +12,6 @@ are named, and so are kernels of Triton, so that a fused kernel never counts as 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -354,11 +353,8 @@ class InProcess(Probe):
 
 
 def timer() -> Timer:
-    """The seconds that measuring a call itself takes, and the step of the clock."""
-    return Timer(
-        empty_call_s=empty_call(),
-        resolution_s=time.get_clock_info("perf_counter").resolution,
-    )
+    """The seconds that measuring a call itself takes."""
+    return Timer(empty_call_s=empty_call())
 
 
 def device(name: str, label: str = "") -> DeviceFacts:
