@@ -75,9 +75,9 @@ def _llama(d: int, ratio: float, multiple: int, multiplier: float | None) -> int
 
 
 def _lfm2(d: int, ratio: float, multiple: int, multiplier: float | None) -> int:
-    if multiplier is None:
-        multiple = 1
-    return _llama(d, ratio, multiple, multiplier)
+    if multiplier is not None:
+        multiple = multiple or 256
+    return _llama(d, ratio, multiple or 1, multiplier)
 
 
 def _megatron(d: int, ratio: float, multiple: int, _: float | None) -> int:
@@ -102,7 +102,7 @@ _ROWS = (
     Rule(name="palm", apply=_ratio),
     Rule(name="two_thirds", apply=_two_thirds),
     Rule(name="llama", apply=_llama, multiple_of=256, reads=OF_LLAMA),
-    Rule(name="lfm2", apply=_lfm2, multiple_of=256, reads=OF_LLAMA),
+    Rule(name="lfm2", apply=_lfm2, multiple_of=0, reads=OF_LLAMA),
     Rule(
         name="torchtune",
         apply=lambda d, ratio, multiple, _: round_up(4 * int(2 * d / 3), multiple),

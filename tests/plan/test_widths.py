@@ -59,6 +59,7 @@ VECTORS = [
     ("t5_v1_1", 4096, {}, 10240),
     ("lfm2", 1024, {}, 2730),  # no multiplier: not rounded
     ("lfm2", 1024, {"multiplier": 1.0}, 2816),
+    ("lfm2", 1024, {"multiple_of": 64}, 2752),
     ("classic", 100, {"ratio": 1, "multiple_of": 64}, 128),
 ]
 
