@@ -185,7 +185,7 @@ class Key:
 # fmt: off
 KEYS = (
     Key("d_ff", Of.FORM, positive, "final width per branch", "matched", "swiglu@d_ff=2048"),
-    Key("rule", Of.FORM, rule, "a published rule for the width: llama, two_thirds, ...", "none", "swiglu@rule=llama"),
+    Key("rule", Of.FORM, rule, "a published rule for the width: llama, two_thirds, ...", "matched", "swiglu@rule=llama"),
     Key("ratio", Of.FORM, positive_number, "expansion, d_ff / d_model", "4", "relu@ratio=2"),
     Key("multiple_of", Of.FORM, positive, "the width is rounded to this", "8", "swiglu@multiple_of=256"),
     Key("ffn_dim_multiplier", Of.FORM, positive_number, "Llama's factor on the width, with @rule", "1",
@@ -193,7 +193,7 @@ KEYS = (
     Key("gate", Of.FORM, member(Gate, "gate"), "inner: act(gate) * up; output: a gate after down; none: classic", "by name",
         "silu@gate=inner"),
     Key("bias", Of.FORM, boolean, "biases in all linear layers: true or false", "false", "swiglu@bias=true"),
-    Key("up", Of.FORM, activation, "a second activation, on up of a gated form", "none", "relu_glu@up=relu"),
+    Key("up", Of.FORM, activation, "a second activation, on up of a gated form", "by name", "relu_glu@up=relu"),
     Key("subnorm", Of.FORM, or_none(norm), "a norm before down: rms or layer", "none", "swiglu@subnorm=rms"),
     Key("dropout", Of.FORM, number, "dropout on the hidden layer, in train mode", "0", "relu@dropout=0.1"),
     Key("checkpoint", Of.FORM, boolean, "the forward is computed again in the backward: true or false", "false",
@@ -203,12 +203,12 @@ KEYS = (
     Key("beta", Of.FORM, number, "of silu, swish and swiglu: x sigmoid(beta x)", "1", "swish@beta=0.5"),
     Key("slope", Of.FORM, number, "of leaky_relu and leaky_relu2, below zero", "0.01/0.5", "leaky_relu@slope=0.2"),
     Key("smooth", Of.FORM, number, "of smooth_relu2: how far its bend reaches", "0.2", "smooth_relu2@smooth=0.1"),
-    Key("limit", Of.FORM, number, "of clamp, softcap and situ; of others an upper bound of the argument", "none", "swiglu@limit=10"),
+    Key("limit", Of.FORM, number, "of clamp, softcap and situ; of others an upper bound of the argument", "by name", "swiglu@limit=10"),
     Key("offset", Of.FORM, number, "added to the activation", "0", "relu@offset=1"),
     Key("up_beta", Of.FORM, number, "as beta, of the activation on up", "1", "silu_glu@up=silu@up_beta=0.5"),
     Key("up_slope", Of.FORM, number, "as slope, of the activation on up", "0.01/0.5", "reglu@up=leaky_relu@up_slope=0.2"),
     Key("up_smooth", Of.FORM, number, "as smooth, of the activation on up", "0.2", "reglu@up=smooth_relu2@up_smooth=0.1"),
-    Key("up_limit", Of.FORM, number, "as limit, of the activation on up", "none", "swiglu@up=clamp@up_limit=7"),
+    Key("up_limit", Of.FORM, number, "as limit, of the activation on up", "by name", "swiglu@up=clamp@up_limit=7"),
     Key("up_offset", Of.FORM, number, "as offset, of the activation on up", "0", "swiglu@up=identity@up_offset=1"),
     Key("moe", Of.EXPERTS, or_none(pair), "ExK: E experts, of which each token goes to K", "none", "swiglu@moe=8x2"),
     Key("shared", Of.EXPERTS, width, "width of all shared experts together", "0", "swiglu@moe=8x2@shared=512"),
@@ -256,7 +256,7 @@ KEYS = (
         "slow=swiglu@slowdown=0.05"),
     Key("routing", Of.WORKLOAD, member(Routing, "routing"), "how tokens spread over experts: uniform, skewed or trained-like", "uniform",
         "swiglu@moe=8x2@routing=skewed"),
-    Key("like", Of.OWN_CODE, plain, "the form that it computes: its output is held against that", "none",
+    Key("like", Of.OWN_CODE, plain, "the form that it computes: its output is held against that", "no form",
         "file.py:MyFFN@like=swiglu"),
 )
 # fmt: on
