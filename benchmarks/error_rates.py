@@ -363,9 +363,9 @@ def sampling_of(
     return max(LEAST_SAMPLING_S, last["sampling_s"] + seconds - last["wall_s"])
 
 
-def measure(head: dict[str, Any], path: Path, each: int) -> None:
-    """All decisions that the file lacks; each is a line of it. Its first line is
-    `head`: the settings, the machine, and how much the time truly grew.
+def measure(head: dict[str, Any], path: Path, each: int, tools: list[str]) -> None:
+    """All decisions of these tools that the file lacks; each is a line of it. Its first
+    line is `head`: the settings, the machine, and how much the time truly grew.
     """
     settings, decisions = head["settings"], []
     if path.exists():
@@ -377,7 +377,7 @@ def measure(head: dict[str, Any], path: Path, each: int) -> None:
             path.write_text(json.dumps(head) + "\n", encoding="utf-8")
         for turn in range(each):
             done = {(d["effect"], d["tool"]) for d in decisions if d["turn"] == turn}
-            wanted = [(e, t) for e in settings["effects"] for t in settings["tools"]]
+            wanted = [(e, t) for e in settings["effects"] for t in tools]
             random.Random(turn).shuffle(wanted)
             wanted = [one for one in wanted if one not in done]
             if any(tool == "ffnbench check" for _, tool in wanted):
@@ -465,7 +465,7 @@ def draw(head: dict[str, Any], decisions: Sequence[dict[str, Any]], path: Path) 
     settings, rates = head["settings"], rates_of(decisions)
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.subplots()
-    colours = ("#0b3c5d", "#328cc1", "#d9a404", "#b5446e", "#5a7d2a")
+    seconds = pd.DataFrame(decisions).groupby("tool").wall_s.median()
     for place, tool in enumerate(settings["tools"]):
         of_tool = rates.loc[tool]
         share = 100 * of_tool.hits / of_tool.of
@@ -474,11 +474,8 @@ def draw(head: dict[str, Any], decisions: Sequence[dict[str, Any]], path: Path) 
             share,
             yerr=[share - of_tool.low, of_tool.high - share],
             marker="osD^v"[place],
-            markersize=5,
-            color=colours[place],
-            label=tool,
+            label=f"{tool}\n{of_tool.of.min()} a point\n{seconds[tool]:.0f} s each",
             linestyle="",
-            capsize=2,
         )
     axes.axvline(LIMIT, color="0.6", linewidth=1, linestyle=":")
     axes.text(LIMIT, 106, " limit that all tools were given", color="0.4", fontsize=8)
@@ -495,8 +492,7 @@ def draw(head: dict[str, Any], decisions: Sequence[dict[str, Any]], path: Path) 
         ncols=5,
         frameon=False,
         fontsize=8,
-        title=f"at least {rates.of.min()} decisions a point, up to about {settings['seconds']:g} s each; bars: 95 % intervals",
-        title_fontsize=9,
+        title="decisions of five tools; bars: 95 % intervals",
     )
     figure.savefig(path, dpi=150)
 
@@ -509,7 +505,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--each", type=int, default=60, help="of a tool and effect")
     parser.add_argument("--seconds", type=float, default=15.0, help="of a decision")
     parser.add_argument("--effects", default="0,3,5,7,10", help="percent of the work")
-    parser.add_argument("--tools", default=",".join(TOOLS), help="only these")
+    parser.add_argument("--tools", default=",".join(TOOLS), help="of this sitting")
     parser.add_argument("-o", dest="out", type=Path, default=Path("rates.jsonl"))
     parser.add_argument("--report", type=Path, help="show this file, measure nothing")
     parser.add_argument("--chart", type=Path, help="draw the file of --report")
@@ -518,13 +514,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = {
             "seconds": asked.seconds,
             "effects": [int(effect) for effect in asked.effects.split(",")],
-            "tools": asked.tools.split(","),
+            "tools": list(TOOLS),
         }
         if asked.out.exists() and read(asked.out)[0]["settings"] != settings:
             parser.error(f"{asked.out} has other settings")
         try:
             head = {"settings": settings, "machine": machine()}
-            measure(head, asked.out, asked.each)
+            measure(head, asked.out, asked.each, asked.tools.split(","))
         except KeyboardInterrupt:
             print("interrupted: the same command goes on", file=sys.stderr)
     head, *decisions = read(asked.report or asked.out)

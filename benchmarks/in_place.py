@@ -141,7 +141,7 @@ def picture(lines: list[Line]) -> Figure:
             lows = [each.value if each.low is None else each.low for _, each in known]
             halves = [value - low for value, low in zip(values, lows, strict=True)]
             axes.errorbar(places, values, yerr=halves, fmt="os^"[shift], label=way)
-        axes.set_ylim((0, 1.1) if number == 0 else (0, 10))
+        axes.set_ylim(bottom=0)
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", title="weights,\nalone")
     return figure

@@ -259,6 +259,8 @@ def test_a_difference_is_what_a_clock_around_each_ffn_says(
 ) -> None:
     """A stack minus the one without FFNs; and of both with the same weights, by turns
     with these, the time inside the FFNs. Both have an interval over blocks of rounds.
+    The difference also has what FFNs cost the rest of their blocks, whose data they
+    evict: by clocks around the rest, 1 to 8 % of the time inside (AMD EPYC, 2 CPUs).
     """
     asked = dict(variants="swiglu", d_model=d_model, seq_len=str(tokens), layers=4)
     plan = planned(**asked, device="cpu", command=commands.block)
@@ -285,8 +287,8 @@ def test_a_difference_is_what_a_clock_around_each_ffn_says(
             differences.append(total[0] - total[1])
             clocked.append(inside[0] - inside[1])
     here, there = (estimate_of_values(each[1:]) for each in (differences, clocked))
-    assert here.low <= there.high, (here, there)
     assert there.low <= here.high, (here, there)
+    assert 0.9 * here.low <= there.high, (here, there)
 
 
 @pytest.mark.slow

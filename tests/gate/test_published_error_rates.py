@@ -23,13 +23,11 @@ def test_the_docs_tell_what_the_file_holds() -> None:
         if each["verdict"] == "regressed"
     )
     made = Counter((each["tool"], each["effect"]) for each in decisions)
-    assert len(set(made.values())) == 1
     page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
     rows = [match for line in page.splitlines() if (match := ROW.match(line))]
     assert len(rows) == 5
     for row in rows:
         cells = [cell.strip() for cell in row[2].split("|")]
-        assert cells[:5] == [str(regressed[row[1], e]) for e in (0, 3, 5, 7, 10)]
-    assert (
-        f"of the first five columns is how many of {made['asv', 0]} decisions" in page
-    )
+        tool, effects = row[1], (0, 3, 5, 7, 10)
+        assert {cells[0]} == {str(made[tool, effect]) for effect in effects}
+        assert cells[1:6] == [str(regressed[tool, effect]) for effect in effects]
