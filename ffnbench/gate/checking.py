@@ -198,9 +198,10 @@ def _base_within(prober: Prober, arm: Arm, variant: Typed, base: str) -> Prober:
     try:
         return prober_within(prober, arm, variant)
     except FfnbenchError as problem:
-        if problem.hint not in (INSTALL_HINT, PATH_HINT):
+        has_file = problem.hint not in (INSTALL_HINT, PATH_HINT)
+        if has_file and "has no '" not in problem.message:
             raise
         raise Unfinished(
-            f"{base} has no {variant.name.rpartition(':')[0]}: it is new, and there is nothing to compare with",
+            f"{base} has no {variant.name}: it is new, and there is nothing to compare with",
             f"`ffnbench cost {shlex.quote(variant.text)}` counts it",
         ) from problem

@@ -24,7 +24,7 @@ SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1", "-q")
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tags: before (empty), old, slow (by 10 %), same, changed (its activation),
-    renamed (a weight), broken, absent.
+    renamed (a weight).
     """
     folder = tmp_path_factory.mktemp("repository")
     git(folder, "init", "-q")
@@ -37,16 +37,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     versions = {
         "old": old, "slow": MODULE.format(seconds=0.0044, act="silu"), "same": old + "\n# a comment\n",
         "changed": MODULE.format(seconds=0.004, act="gelu"), "renamed": old.replace("gate", "wide"),
-        "broken": old + "\nimport not_there\n",
     }  # fmt: skip
     for tag, text in versions.items():
         file.write_text(text)
         git(folder, "add", ".")
         git(folder, "commit", "-qm", tag)
         git(folder, "tag", tag)
-    git(folder, "rm", "-q", "mypkg/mlp.py")
-    git(folder, "commit", "-qm", "absent")
-    git(folder, "tag", "absent")
     git(folder, "reset", "-q", "--hard", "old")
     return folder
 
@@ -138,6 +134,14 @@ def test_a_checkout_of_a_place_below_the_top_writes_nothing_into_the_repository(
     assert everything(repository) == before
     git(repository, "config", "--remove-section", "filter.louder")
     attributes.unlink()
+
+
+def test_a_class_that_base_lacks_is_new(repository: Path) -> None:
+    with (repository / "mypkg" / "mlp.py").open("a") as file:
+        file.write("class New(SwiGLU): pass\n")
+    done = ffnbench("ab", "mypkg.mlp:New", "old", *SMALL, cwd=repository)
+    assert done.returncode == 3
+    assert "old has no mypkg.mlp:New: it is new" in done.stderr
 
 
 def agreement(**given: object) -> Agreement:
