@@ -16,6 +16,7 @@ from ffnbench.api.preparing import Prepared, refuse_device, with_costs
 from ffnbench.common.choices import WORKER_VARIABLE
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan.plan import Plan, Probe
+from ffnbench.plan.reading import spelling
 from ffnbench.record.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -67,6 +68,14 @@ class Call:
             return Probe()
         return self.closing.enter_context(self.world.prober(timeout_s))
 
+    def refuse_unread(self, why: str, *flags: str) -> None:
+        """Raise FfnbenchError for a flag that is given and has no effect."""
+        for name in flags:
+            if name in self.given:
+                raise FfnbenchError(
+                    f"{spelling(name)} has no effect {why}", "leave it out"
+                )
+
     def told(self, plan: Plan) -> Plan:
         """The plan with the command that asks the same again."""
         return replace(plan, command=self.command)
@@ -80,15 +89,15 @@ class Call:
         lenient: bool = True,
     ) -> ShownReport:
         """The costs of a plan, with the bounds on these machines."""
-        prepared = with_costs(self.told(plan), probe, lenient=lenient)
-        return prepared.cost_report(machines)
+        return with_costs(self.told(plan), probe, lenient=lenient).cost_report(machines)
 
     def measure(
         self, plan: Plan, probe: Probe, *, lenient: bool = False
     ) -> ShownReport:
         """Count the costs of a plan, and measure it."""
-        prepared = with_costs(self.told(plan), probe, lenient=lenient)
-        return self.measure_prepared(prepared)
+        return self.measure_prepared(
+            with_costs(self.told(plan), probe, lenient=lenient)
+        )
 
     def measure_prepared(
         self,
@@ -123,7 +132,7 @@ def this_call() -> Call:
 
 
 @contextmanager
-def calling(call: Call) -> Iterator[Call]:
+def calling(call: Call) -> Iterator[None]:
     """Make it the call of this context, and end what it has opened.
 
     Raises FfnbenchError inside a worker: it runs the file of a class once more, and a
@@ -137,6 +146,6 @@ def calling(call: Call) -> Iterator[Call]:
     token = _CALL.set(call)
     try:
         with call.closing:
-            yield call
+            yield
     finally:
         _CALL.reset(token)

@@ -11,8 +11,6 @@ from ffnbench.app import options as o
 from ffnbench.app.command import app as app
 from ffnbench.app.command import command
 from ffnbench.common import choices
-from ffnbench.common.errors import FfnbenchError
-from ffnbench.plan.reading import spelling
 
 if TYPE_CHECKING:
     from ffnbench.api.call import Call
@@ -40,13 +38,6 @@ def _call() -> "Call":
     from ffnbench.api.call import this_call
 
     return this_call()
-
-
-def _refuse_unread(why: str, *flags: str) -> None:
-    """Raise FfnbenchError for a flag that is given and has no effect."""
-    for name in flags:
-        if name in _call().given:
-            raise FfnbenchError(f"{spelling(name)} has no effect {why}", "leave it out")
 
 
 def _cpus() -> tuple[int]:
@@ -321,7 +312,7 @@ def block(
     )
     if not cost_only:
         return call.measure(plan, probe)
-    _refuse_unread(
+    call.refuse_unread(
         "with --cost-only", "quick", "precision", "budget", "workers", "rounds", "seed"
     )
     return call.count(plan, probe, lenient=False)
@@ -356,8 +347,6 @@ def check(
     """
     from ffnbench.gate import checking
 
-    if current is not None:
-        _refuse_unread("on saved runs", "budget")
     return checking.check(
         baseline,
         current,

@@ -74,6 +74,10 @@ def check(
         )
     if current is None:
         refuse_untrusted(before.plan, baseline, trust)
+    else:
+        call.refuse_unread("on saved runs", "budget", "trust")
+    if exact_only:
+        call.refuse_unread("with --exact-only", "budget")
     refuse_no_baseline(before, baseline, exact_only=exact_only)
     rows = {case.label: case.row for case in before.plan.shown}
     policy = read_policy(tolerance, rows)
@@ -153,6 +157,8 @@ def ab(
     can't be run; nothing of the sides stays on the disk.
     """
     label, protocol = variant.row, Protocol()
+    if exact_only:
+        call.refuse_unread("with --exact-only", "budget")
     refuse_sides(*sides, variant)
     refuse_lists(flags)
     check_budget(budget)
