@@ -82,7 +82,11 @@ def curves_figure(
         panel.axhline(0, color=BLACK, alpha=0.4, linewidth=0.8, zorder=0)
         panel.axvline(0, color=BLACK, alpha=0.4, linewidth=0.8, zorder=0)
         panel.set(xlim=(curve.x[0], curve.x[-1]), xlabel="x", title=title)
-    finish(figure, "", axes[0].get_legend_handles_labels()[0])
+    finish(
+        figure,
+        "Activations f(x), and their derivatives f'(x)",
+        axes[0].get_legend_handles_labels()[0],
+    )
     return figure
 
 

@@ -13,9 +13,11 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
+from operator import itemgetter
 from typing import Any
 
 import matplotlib
+import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,17 +26,25 @@ from matplotlib.ticker import LogLocator, NullLocator
 from ffnbench.common.errors import WrongValue
 from ffnbench.common.streams import visible
 from ffnbench.plan.plan import Axis
-from ffnbench.record.result import Report
+from ffnbench.record.result import SAME_WITHIN, Report
 from ffnbench.report.header import axis_text, conditions_line, heading_of
 from ffnbench.report.table import Row, interval_keys
+from ffnbench.report.words import WITHIN
 
 COLUMN, PAGE = 3.3, 7.0  # inches: the width of a paper's column, and of its page
 DPI = 200  # of a png; print takes svg or pdf
 SMALL_FONT = 5.5  # points: the smallest letters
+LINE = 0.13  # inches, the height of a line of them
 MOST_IN_ROW = 3  # panels
 MOST_IN_LEGEND = 8  # columns of a legend
 LONGEST = 60  # letters of a name
 
+BARS = "(bars: 95% intervals)"
+AXIS_TITLES = {
+    "seq_len": "tokens (seq_len)",
+    "d_model": "width of the model (d_model)",
+    "d_ff": "width of the FFN (d_ff)",
+}
 MOST_NUMBERS = 6  # of an axis, below a panel
 BLACK, GREY, BAND = "black", "#808080", "#EBEBEB"
 COLOURS = (
@@ -87,9 +97,11 @@ CANVAS_STYLE = {
     "svg.fonttype": "none",  # texts stay texts
     "pdf.fonttype": 42,
 }
-LOGARITHMIC_FROM = 3.0  # the ratio of the ends of an axis
+LOGARITHMIC_FROM = 5.0  # the ratio of the ends of an axis
 # the first digits of the numbers beside it, by the ratio that its ends exceed
 DIGITS_OF_TICKS = {100: (1,), 10: (1, 3), LOGARITHMIC_FROM: (1, 2, 5)}
+
+Curves = dict[str, dict[str, list[tuple[float, Row]]]]
 
 
 @contextmanager
@@ -123,9 +135,15 @@ def panels(
     return figure, axes[:number]
 
 
-def finish(figure: Figure, title: str, handles: Iterable[Any] = ()) -> None:
-    """Write the title above the axes and the legend of these handles below, and make
-    the figure so much higher. Of handles with the same label the legend has one.
+def finish(
+    figure: Figure,
+    title: str,
+    handles: Iterable[Any] = (),
+    most: int = MOST_IN_LEGEND,
+) -> None:
+    """Write the title above the axes and the legend of these handles below, in at most
+    so many columns, and make the figure so much higher. Of handles with the same label
+    the legend has one.
     """
     width, height = figure.get_size_inches()
     lines = map(visible, title.split("\n"))
@@ -133,7 +151,7 @@ def finish(figure: Figure, title: str, handles: Iterable[Any] = ()) -> None:
     height += suptitle.get_window_extent().height / figure.dpi
     entries = list({handle.get_label(): handle for handle in handles}.values())
     # as many columns as are not wider than the figure
-    for columns in range(min(len(entries), MOST_IN_LEGEND), 0, -1):
+    for columns in range(min(len(entries), most), 0, -1):
         legend = figure.legend(handles=entries, ncols=columns, loc="outside lower left")
         size = legend.get_window_extent()
         if size.width <= figure.bbox.width or columns == 1:
@@ -195,12 +213,85 @@ def interval_bar(row: Row, key: str) -> Sequence[Sequence[float]] | None:
     return [[value - low], [high - value]]
 
 
+def curves_of(report: Report, rows: Iterable[Row]) -> Curves:
+    """The points (x, row) of each curve, by panel and name: along the longest axis of a
+    sweep, else side by side.
+    """
+    places: dict[str, Any] = {}
+    curves: Curves = {}
+    for row in rows:
+        case = report.plan.case(row["label"])
+        within = dict(case.point)
+        x = places.setdefault(case.row, len(places))
+        for axis in report.plan.axes[:1]:
+            x = within.pop(axis.name)
+        panel = curves.setdefault(heading_of(within), {})
+        panel.setdefault(case.row, []).append((x, row))
+    return curves
+
+
+def draw_curve(
+    axes: Axes, points: list[tuple[float, Row]], key: str, **pen: Any
+) -> Any:
+    """Draw a value of rows with its intervals, a gap where it has none; return the
+    places of the points and their values, and the values without an interval.
+    """
+    xs, rows = zip(*sorted(points, key=itemgetter(0)), strict=True)
+    numbers = [
+        [None if row["failure"] else row[each] for each in interval_keys(key)]
+        for row in rows
+    ]
+    values, lows, highs = np.array(numbers, float).T
+    bars = [values - lows, highs - values]
+    axes.errorbar(xs, values + 0 * lows, yerr=bars, elinewidth=0.6, zorder=3, **pen)
+    for numbers in (values, lows, highs):  # also where the pen moves the points
+        axes.update_datalim(np.column_stack([xs, numbers]))
+    return np.array(xs), values, np.where(np.isnan(lows), values, np.nan)
+
+
+def draw_same(axes: Axes) -> None:
+    """Mark the ratio 1, and those that are called the same."""
+    same = {"color": BAND, "linewidth": 0, "label": f"same: within {WITHIN}"}
+    axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, zorder=0, **same)
+    axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
+
+
+def label_points(
+    axes: Axes, points: Iterable[tuple[float, float, str]], height: float
+) -> None:
+    """Write names at the left of points (x, y, name) of a panel of this height in
+    inches, one above the other where they would overlap.
+    """
+    least = 0.0
+    to_parts = axes.transData - axes.transAxes
+    for x, y, name in sorted(points, key=itemgetter(1)):
+        left, up = to_parts.transform((x, y))
+        least = max(up, least)
+        axes.annotate(
+            name,
+            (left, least),
+            (-6, 0),
+            "axes fraction",
+            "offset points",
+            ha="right",
+            va="center",
+            fontsize=SMALL_FONT,
+        )
+        least += LINE / height
+
+
 def draw_crossings(axes: Axes, report: Report, title: str) -> None:
     """Mark each crossing of the panel of that title, with its interval."""
     for crossing in report.figures.crossings:
         at = crossing.at
         if heading_of(crossing.within) == title:
-            axes.axvline(at.value, color=BLACK, ls=":", zorder=1, label="crossing")
+            axes.axvline(
+                at.value,
+                color=BLACK,
+                ls=":",
+                zorder=1,
+                label="crossing, and its interval",
+            )
             axes.axvspan(
                 at.low or at.value, at.high or at.value, color=GREY, alpha=0.2, lw=0
             )
@@ -213,7 +304,7 @@ def label_axis(axes: Axes, axis: Axis) -> None:
     numbered = axis.values[:: math.ceil(len(axis.values) / MOST_NUMBERS)]
     axes.set_xticks(numbered, map(axis_text, numbered))
     axes.set_xticks(axis.values, [""] * len(axis.values), minor=True)
-    axes.set_xlabel(axis.name)
+    axes.set_xlabel(AXIS_TITLES.get(axis.name, axis.name))
 
 
 def scale_axis(axis: Any, numbers: Any = "{x:,g}") -> None:
