@@ -229,8 +229,9 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
     for case in before.plan.shown:
         case_now = cases_now.pop(case.label, None)
         if case_now is None:
-            reason = "this run has no such case"
-            lost = Evidence(tolerance=0.0, is_missing=True, failure=reason)
+            lost = Evidence(
+                tolerance=0.0, is_missing=True, failure="this run has no such case"
+            )
             findings.append(_finding(case.label, SPEC, lost))
         else:
             findings += findings_on_case(before, case, now, case_now, policy)
@@ -264,8 +265,7 @@ def findings_on_case(
             failure=_failure_of(now, label),
             stopped=_out_of_budget(now),
         )
-        values = {"before": old, "now": new}
-        findings.append(_finding(label, metric.name, evidence, **values))
+        findings.append(_finding(label, metric.name, evidence, before=old, now=new))
     return findings
 
 
@@ -280,13 +280,15 @@ def exact_value(report: Report, label: str, metric: Metric) -> float | None:
     """The value of an exact metric: as it was measured, else by its closed form, which
     the tests hold equal to that; None if neither is known.
 
-    A run that ended early has no value of what it did not come to measure.
+    A run that ended early, or a row that failed while it ran, has no value of what it
+    did not come to measure.
     """
     estimate = report.estimate(label, metric.name)
     if estimate:
         return estimate.value
     cost = report.cost(label)
-    ended_before = metric.job and (report.interrupted or report.stopped)
+    failed = report.failure(label) and not report.could_not_run(label)
+    ended_before = metric.job and (report.interrupted or report.stopped or failed)
     if not metric.closed_form or cost.failed or ended_before:
         return None
     value: float | None = getattr(cost, metric.name)
@@ -352,8 +354,9 @@ def latency_findings(
         label = case.label
         skips = baseline is not None and before.could_not_run(label)
         if not (skips or before.plan.is_reference(label)):
-            finding = _latency_finding(label, now, rounds, policy, baseline, confidence)
-            findings.append(finding)
+            findings.append(
+                _latency_finding(label, now, rounds, policy, baseline, confidence)
+            )
     return findings
 
 
