@@ -287,7 +287,7 @@ def _reasons(checked: ShownCheck) -> list[str]:
 
 def _reach(findings: Sequence[Finding], equal: int) -> list[str]:
     """How many exact rows are equal, and which slowdown would have been found in every
-    latency row that is UNCLEAR, or is excluded by all others.
+    latency row that is UNCLEAR and has an interval, or is excluded by all others.
     """
     latencies = [finding for finding in findings if finding.metric == LATENCY]
     texts = []
@@ -305,8 +305,8 @@ def _reach(findings: Sequence[Finding], equal: int) -> list[str]:
     ]
     passed = [each.tolerance for each in latencies if each.status in PASSED]
     if found:
-        text = f"a slowdown of {percent(max(found))} would have shown in every row"
-        texts.append(text)
+        slowdown = percent(max(found))
+        texts.append(f"a slowdown of {slowdown} would have shown in every interval")
     elif passed:
         texts.append(f"OK excludes slowdowns above {percent(max(passed))}")
     return texts
@@ -321,9 +321,10 @@ def _remarks(checked: ShownCheck) -> list[str]:
     regressed = [each for each in findings if each.status is Status.REGRESSED]
     if checked.against and regressed and not checked.updates:
         trusted = trust_flags(code_of(checked.before.plan))
-        words = ["ffnbench check", shlex.quote(checked.against), "--update", trusted]
-        command = " ".join(filter(None, words))
-        remarks.append(f"a change that is meant becomes the baseline: {command}")
+        command = f"ffnbench check {shlex.quote(checked.against)} --update {trusted}"
+        remarks.append(
+            f"a change that is meant becomes the baseline: {command.strip()}"
+        )
     statuses = [finding.status for finding in findings if finding.metric == LATENCY]
     if len(statuses) > 1 and set(statuses) == {Status.IMPROVED}:
         remarks.append("every row improved: has the reference become slower?")
