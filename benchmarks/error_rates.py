@@ -478,21 +478,23 @@ def draw(head: dict[str, Any], decisions: Sequence[dict[str, Any]], path: Path) 
             linestyle="",
         )
     axes.axvline(LIMIT, color="0.6", linewidth=1, linestyle=":")
-    axes.text(LIMIT, 106, " limit that all tools were given", color="0.4", fontsize=8)
+    axes.text(
+        LIMIT, 106, " limit that all tools were given: 5 %", color="0.4", fontsize=8
+    )
     labels = [
         f"+{e} %" if e else "unchanged\n(false alarms)" for e in settings["effects"]
     ]
     axes.set_xticks(settings["effects"], labels)
     axes.set_ylim(-4, 110)
     axes.set_ylabel("called a regression, %")
-    axes.set_xlabel("work that was added")
+    axes.set_xlabel("work that was added (best: 0 % below the limit, 100 % above it)")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(
         loc="outside upper center",
         ncols=5,
         frameon=False,
         fontsize=8,
-        title="decisions of five tools; bars: 95 % intervals",
+        title="How often do decisions call a change a regression? (bars: 95 % intervals)",
     )
     figure.savefig(path, dpi=150)
 

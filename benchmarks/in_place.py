@@ -127,10 +127,13 @@ def table(lines: list[Line]) -> str:
 def picture(lines: list[Line]) -> Figure:
     """Tau and difference by tokens, with intervals."""
     figure = Figure(figsize=(7, 2.4), dpi=200, layout="constrained")
-    titles = ("tau: 1 is the order in place", "off from the ratio in place, %")
+    titles = (
+        "Do FFNs alone have the order of those in place?\n(Kendall's tau; 1: the same order)",
+        "How far is a ratio alone from that in place?\n(median difference in %; 0: the same ratio)",
+    )
     for number, axes in enumerate(figure.subplots(1, 2)):
-        axes.set_title(titles[number], fontsize=10)
-        axes.set_xlabel("tokens")
+        axes.set_title(titles[number], fontsize=8)
+        axes.set_xlabel("tokens (bars: 95 % over seeds)")
         axes.set_xticks(range(len(TOKENS)), TOKENS)
         for shift, way in enumerate(WAYS):
             found = [by_way[way][number] for by_way in cells(lines).values()]
@@ -143,7 +146,9 @@ def picture(lines: list[Line]) -> Figure:
             axes.errorbar(places, values, yerr=halves, fmt="os^"[shift], label=way)
         axes.set_ylim(bottom=0)
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", title="weights,\nalone")
+    figure.legend(
+        handles, labels, loc="outside right upper", title="weights of\nFFNs alone"
+    )
     return figure
 
 

@@ -118,14 +118,13 @@ def held_out_loss(model: nn.Module) -> float:
     return fmean(losses)
 
 
-# --- training: curves[variant] has for each seed the points (step, held-out loss)
-curves = {variant: [] for variant in variants}
+# --- training: losses[variant] has the held-out loss of each seed
+losses = {variant: [] for variant in variants}
 for seed in seeds:
     for variant in variants:
         torch.manual_seed(seed)
         model = Decoder(variant).to(device)
         optimizer = torch.optim.AdamW(model.parameters())
-        points = []
         for step in range(1, config.steps + 1):
             warm_up = min(1.0, step / (0.05 * config.steps))
             decay = 0.55 + 0.45 * math.cos(math.pi * step / config.steps)
@@ -135,36 +134,37 @@ for seed in seeds:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if step % max(1, config.steps // 10) == 0 or step == config.steps:
-                points.append((step, held_out_loss(model)))
-        curves[variant].append(points)
-        print(f"seed {seed}  {variant:12} held-out loss {points[-1][1]:.4f}")
+        losses[variant].append(held_out_loss(model))
+        print(f"seed {seed}  {variant:12} held-out loss {losses[variant][-1]:.4f}")
 
 # --- the time of the FFN in a step, forward and backward, and the table
 shape = dict(d_model=config.d_model, batch=config.batch, seq_len=config.context)
 effort = dict(metrics="latency", budget=config.budget)
 report = ffnbench.compare(variants, mode="train", **shape, **effort)
-reference = [points[-1][1] for points in curves[variants[0]]]
-columns = f"difference to {variants[0]}", "FFN of a step", "time"
+first = variants[0]
+columns = f"difference to {first}", "FFN of a step", "time"
 print("\n{:12} {:>6}  {:22} {:>14}  {}".format("variant", "loss", *columns))
-figure = Figure(figsize=(7, 2.8), layout="constrained")
-over_steps, over_time = figure.subplots(1, 2)
+figure = Figure(figsize=(7, 1.2 + 0.25 * len(variants)), layout="constrained")
+figure.suptitle("What each form learns, and its time (95 % intervals)", fontsize=10)
+of_loss, of_time = figure.subplots(1, 2, sharey=True)
 for variant, row in zip(variants, report.rows(), strict=True):
-    losses = [points[-1][1] for points in curves[variant]]
-    differences = [a - b for a, b in zip(losses, reference, strict=True)]
+    pairs = zip(losses[variant], losses[first], strict=True)
+    differences = [loss - of_first for loss, of_first in pairs]
     half_width = math.nan  # of Student's 95 % interval over seeds
     if config.seeds > 1:
         error = stdev(differences) / math.sqrt(config.seeds)
         half_width = stdtrit(config.seeds - 1, 0.975) * error
     milliseconds = 1000 * (row["latency_s"] or math.nan)  # none: the machine is busy
     difference = f"{fmean(differences):+.4f} ± {half_width:.4f}"
-    print(f"{variant:12} {fmean(losses):.4f}  {difference:22} {milliseconds:11.2f} ms  {row['verdict']}")  # fmt: skip
-    steps = [step for step, _ in curves[variant][0]]
-    means = [fmean(loss for _, loss in points) for points in zip(*curves[variant], strict=True)]  # fmt: skip
-    over_steps.plot(steps, means, label=variant)
-    over_time.plot(milliseconds, means[-1], "o")
-over_steps.set(xlabel="steps", ylabel="held-out loss, nats per byte")
-over_time.set(xlabel="FFN of a step, forward and backward, ms")
-over_steps.legend()
+    print(f"{variant:12} {fmean(losses[variant]):.4f}  {difference:22} {milliseconds:11.2f} ms  {row['verdict']}")  # fmt: skip
+    of_loss.errorbar(fmean(differences), variant, xerr=half_width, fmt="o", color="C0")
+    ratio, low, high = (row[f"ratio{end}"] or math.nan for end in ("", "_low", "_high"))
+    bar = [[ratio - low], [high - ratio]]
+    of_time.errorbar(ratio, variant, xerr=bar, fmt="o", color="C0")
+of_loss.set_xlabel(f"held-out loss minus {first}'s, nats per byte\n(below 0: better)")
+of_time.set_xlabel(f"time of the FFN in a step / {first}'s\n(below 1: faster)")
+of_loss.axvline(0, color="0.6", linewidth=1)
+of_time.axvline(1, color="0.6", linewidth=1)
+of_loss.invert_yaxis()
 figure.savefig(config.out, dpi=200)
 print(f"\nwrote {config.out}")
