@@ -40,3 +40,16 @@ class Shifted(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.down(torch.relu(self.up(x)))
+
+
+class FeedForward(nn.Module):
+    """A classic FFN that takes ReLU for any name but "gelu", as some notes print it."""
+
+    def __init__(self, d_model: int, d_ff: int, activation: str = "gelu") -> None:
+        super().__init__()
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+        self.activation = F.gelu if activation == "gelu" else F.relu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear2(self.activation(self.linear1(x)))

@@ -10,7 +10,7 @@ from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.report.table import EXTRA, Column, Row, Table
 
 MOST_PLACES = 4  # of jumps or kinks, in a cell of the table
-ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
+ONLY_BUILT_IN = "facts are known of built-in names at their default beta; `plot-activations` draws all"
 FACT_KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smooth")
 SMALL, LARGE = 0.001, 1e6  # between these a number has a fixed number of decimals
 ZERO_VALUE, ZERO_SHARE = 1e-300, 1e-12  # what is smaller is zero but for rounding

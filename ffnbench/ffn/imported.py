@@ -72,7 +72,7 @@ def build_imported(spec: ImportedSpec) -> Any:
             f"{name}={value if isinstance(value, int | float | str) else '...'}"
             for name, value in arguments.items()
         ]
-        hint = "set or override arguments with @name=value"
+        hint = "mend its constructor, or set its arguments with @name=value"
         if isinstance(problem, NameError | AttributeError | ImportError):
             hint = "mend that line of it"  # no argument would help
         elif any(isinstance(value, Config) for value in arguments.values()):

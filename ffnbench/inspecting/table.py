@@ -83,7 +83,7 @@ def rows_of(model: ModelSpec) -> list[Row]:
 
 
 NAMES = {
-    Convention.CAUSAL: "causal attention",
+    Convention.CAUSAL: "attention without masked pairs",
     Convention.SQUARE: "PaLM's convention (all pairs of tokens, 2 FLOPs forward a parameter)",
     Convention.MEGATRON: "Megatron's convention (half of all pairs, no router)",
 }

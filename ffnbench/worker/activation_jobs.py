@@ -82,7 +82,7 @@ def _call_checked(function: Function, x: Tensor, name: str) -> Tensor:
     try:
         return function(x)
     except Exception as problem:
-        hint = f"it is called with one {str(x.dtype).removeprefix('torch.')} tensor"
+        hint = f"it is called with one {str(x.dtype).removeprefix('torch.')} tensor, and is written with torch"
         raise FfnbenchError(f"{name} raised {one_line(problem)}", hint) from problem
 
 

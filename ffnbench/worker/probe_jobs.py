@@ -281,7 +281,7 @@ def check_output(y: object, x: Tensor, name: str) -> None:
     if not isinstance(y, Tensor):
         raise Unsupported(
             f"{name} returns {type(y).__name__}, not a tensor",
-            "wrap it so that forward returns the hidden states alone",
+            "end forward with `return y`, the hidden states alone",
         )
     if y.shape != x.shape:
         raise Unsupported(

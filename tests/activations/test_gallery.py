@@ -64,7 +64,7 @@ def test_of_an_own_function_the_facts_are_what_it_declares(folder: Path) -> None
     assert (bare["flops"], list(telu)) == (None, list(silu))
     text = plain(facts_table(chosen, facts), 120)
     assert "x tanh(exp(x))" in text
-    assert "telu, bare: facts are known of built-in names, each at its own beta" in text
+    assert "telu, bare: facts are known of built-in names at their default beta" in text
 
 
 @pytest.mark.slow
