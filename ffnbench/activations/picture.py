@@ -40,7 +40,7 @@ def picture(
 ) -> tuple[Figure, dict[str, Write]]:
     """The picture, and what writes it or its points, by suffix."""
     figure = curves_figure(curves, facts)
-    files: dict[str, Write] = {".csv": lambda: points(curves)}
+    files: dict[str, Write] = {".csv": partial(points, curves)}
     return figure, files | {
         suffix: partial(render, figure, suffix) for suffix in FIGURE_SUFFIXES
     }

@@ -479,7 +479,7 @@ def activations(activations: o.Activations = None) -> "Answer":
 
     probe = _call().probe(DEFAULT_TIMEOUT_S)
     table = describe_activations(activations, probe)
-    return Answer(table=table, name="activations")
+    return Answer(table=table, stem="activations")
 
 
 @command(
@@ -496,7 +496,7 @@ def list_(what: o.Topic = "variants") -> "Answer":
     from ffnbench.report.answer import Answer
     from ffnbench.report.listing import listing
 
-    return Answer(table=listing(what), name="list")
+    return Answer(table=listing(what), stem="list")
 
 
 @command(
@@ -512,7 +512,7 @@ def env() -> "Answer":
     from ffnbench.api.this_machine import environment
     from ffnbench.report.answer import Answer
 
-    return Answer(table=environment(_call().world), name="env")
+    return Answer(table=environment(_call().world), stem="env")
 
 
 @command(

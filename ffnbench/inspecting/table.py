@@ -5,6 +5,7 @@ of each kind of layer.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from ffnbench.common import jsonable
 from ffnbench.common.choices import Convention
@@ -48,8 +49,8 @@ def answer_of(name: str, seq_len: int, convention: Convention) -> Answer:
     )
     return Answer(
         table=table,
-        name="inspect",
-        json=lambda: _json(model, flops, convention, seq_len),
+        stem="inspect",
+        json=partial(_json, model, flops, convention, seq_len),
     )
 
 

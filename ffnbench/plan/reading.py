@@ -206,9 +206,9 @@ def texts_of(name: str, value: Any) -> list[str]:
     """The value, or each of several values, as it would be typed; those of an array or
     a tensor are numbers.
     """
-    value = value.tolist() if hasattr(value, "tolist") else value
+    value = value.tolist() if hasattr(type(value), "tolist") else value
     is_one = isinstance(value, str | os.PathLike | bytes | bytearray | Mapping)
-    if is_one or not hasattr(value, "__iter__"):
+    if is_one or not hasattr(type(value), "__iter__"):
         return [text_of(name, value)]
     return [text_of(name, item) for item in value]
 

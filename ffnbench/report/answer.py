@@ -75,7 +75,7 @@ class Shows:
 
     def frame(self) -> pd.DataFrame:
         """The rows as a pandas DataFrame: full precision, seconds and bytes, unknown as
-        missing.
+        missing: a column of which nothing is known is of floats, as `read_csv` has it.
 
         Of a report or a check the last columns are created, machine, cpu, torch, git,
         run and version: frames of several can be told apart.
@@ -83,7 +83,9 @@ class Shows:
         import pandas as pd
 
         origin = self.origin()
-        return pd.DataFrame([{**row, **origin, **row} for row in self.rows()])
+        frame = pd.DataFrame([{**row, **origin, **row} for row in self.rows()])
+        unknown = frame.columns[frame.isna().all()].difference([*origin])
+        return frame.astype(dict.fromkeys(unknown, float))
 
     def show(self, *, verbose: bool = False) -> None:
         """Print the table: in colour in a terminal, as HTML in a notebook. `verbose`
@@ -124,13 +126,8 @@ class Answer(Shows):
     """
 
     table: Table
-    name: str = "answer"
+    stem: str = "answer"
     json: Write | None = None
-
-    @property
-    def stem(self) -> str:
-        """The name of its files in a folder, without their suffix."""
-        return self.name
 
     def shown_table(self) -> Table:
         """The table."""
@@ -151,7 +148,7 @@ class Drawing:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a file, its kind by the suffix. Returns the path."""
-        return written_to(path, self.files, "activations")
+        return written_to(path, self.files, "plot-activations")
 
     def _repr_png_(self) -> str | bytes:
         return self.files[".png"]()
@@ -161,13 +158,9 @@ def notebook_shell() -> Any:
     """IPython's shell if it is that of a notebook, else None. IPython is not imported
     for this.
     """
-    module = sys.modules.get("IPython")
-    shell = None
-    if module is not None and hasattr(module, "get_ipython"):
-        shell = module.get_ipython()
-    if shell is not None and hasattr(shell, "kernel"):
-        return shell
-    return None
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
+    shell = get_ipython()
+    return shell if hasattr(shell, "kernel") else None
 
 
 def file_content(writers: Mapping[str, Write], path: Path) -> str | bytes:

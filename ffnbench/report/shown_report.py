@@ -96,15 +96,6 @@ def picture_of(report: Report, suffix: str) -> bytes:
     return render(figure, suffix)
 
 
-def title_of(report: Report) -> str:
-    """The title of a report, without keys: `compare: relu, gelu, swiglu`."""
-    command: str = report.plan.kind
-    if command == Kind.COMPARE and report.environment is None:
-        command = "cost"
-    names = dict.fromkeys(case.variant.partition("@")[0] for case in report.plan.shown)
-    return f"{command}: {', '.join(list(names)[:MOST_NAMES])}"
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ShownReport(Shows, Report):
     """What was asked, counted and measured, with every sample. It shows, saves and
@@ -116,7 +107,9 @@ class ShownReport(Shows, Report):
 
     @property
     def stem(self) -> str:
-        """The name of its files in a folder, without their suffix."""
+        """Its command, the name of its files in a folder, without their suffix."""
+        if self.plan.kind == Kind.COMPARE and self.environment is None:
+            return "cost"
         return self.plan.kind
 
     def origin(self) -> Row:
@@ -166,11 +159,15 @@ class ShownReport(Shows, Report):
         return super().files(table) | {".json": partial(report_text, self)}
 
     def page(self, table: Table) -> str:
-        """The report as an HTML document."""
+        """The report as an HTML document; its title has no keys: `cost: relu, gelu`."""
         from ffnbench.report.writers import page_of
 
         picture = self.pictures().get(".svg")
-        return page_of(table, picture, self, title_of(self), self.plan.command)
+        names = dict.fromkeys(
+            case.variant.partition("@")[0] for case in self.plan.shown
+        )
+        title = f"{self.stem}: {', '.join(list(names)[:MOST_NAMES])}"
+        return page_of(table, picture, self, title, self.plan.command)
 
     def plot(self) -> Figure:
         """The report as a matplotlib Figure; `save` writes it. Raises ffnbench.Error, a
