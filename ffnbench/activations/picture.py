@@ -101,8 +101,11 @@ def _within(values: tuple[float | None, ...], reach: float) -> np.ndarray:
 
 def _minimum_text(facts: Facts | None) -> str:
     """` (min -0.1700 at -0.7518)`; "" where there is no minimum at one point."""
-    if facts is None or facts.minimum_flat:
-        return ""
-    if facts.minimum is None or facts.minimum_at is None:
+    if (
+        facts is None
+        or facts.minimum_flat
+        or facts.minimum is None
+        or facts.minimum_at is None
+    ):
         return ""
     return f" (min {digits(facts.minimum, 4)} at {digits(facts.minimum_at, 4)})"

@@ -34,7 +34,7 @@ from ffnbench.report.words import WITHIN
 COLUMN, PAGE = 3.3, 7.0  # inches: the width of a paper's column, and of its page
 DPI = 200  # of a png; print takes svg or pdf
 SMALL_FONT = 5.5  # points: the smallest letters
-LINE = 0.13  # inches, the height of a line of them
+LINE = 0.06  # the height of a line of them, in parts of a panel
 MOST_IN_ROW = 3  # panels
 MOST_IN_LEGEND = 8  # columns of a legend
 LONGEST = 60  # letters of a name
@@ -251,16 +251,20 @@ def draw_curve(
 
 def draw_same(axes: Axes) -> None:
     """Mark the ratio 1, and those that are called the same."""
-    same = {"color": BAND, "linewidth": 0, "label": f"same: within {WITHIN}"}
-    axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, zorder=0, **same)
+    axes.axhspan(
+        1 - SAME_WITHIN,
+        1 + SAME_WITHIN,
+        color=BAND,
+        linewidth=0,
+        zorder=0,
+        label=f"same: within {WITHIN}",
+    )
     axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
 
 
-def label_points(
-    axes: Axes, points: Iterable[tuple[float, float, str]], height: float
-) -> None:
-    """Write names at the left of points (x, y, name) of a panel of this height in
-    inches, one above the other where they would overlap.
+def label_points(axes: Axes, points: Iterable[tuple[float, float, str]]) -> None:
+    """Write names at the left of points (x, y, name), one above the other where they
+    would overlap.
     """
     least = 0.0
     to_parts = axes.transData - axes.transAxes
@@ -277,7 +281,7 @@ def label_points(
             va="center",
             fontsize=SMALL_FONT,
         )
-        least += LINE / height
+        least += LINE
 
 
 def draw_crossings(axes: Axes, report: Report, title: str) -> None:

@@ -7,6 +7,7 @@ hollow.
 from __future__ import annotations
 
 from itertools import chain, cycle, zip_longest
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -14,7 +15,6 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 
 from ffnbench.common.choices import Weights
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan.metrics import ERROR
 from ffnbench.record.result import Report
 from ffnbench.report.columns import case_rows
@@ -50,14 +50,8 @@ FRONT = dict(
 
 @drawing()
 def trade_off_figure(report: Report) -> Figure:
-    """Error against time; raises FfnbenchError where no rows differ in precision."""
-    trade_offs = report.figures.trade_offs
-    if not trade_offs:
-        raise FfnbenchError(
-            "no rows with a time and an error differ in precision",
-            "for example --weights none,int8",
-        )
-    plan = report.plan
+    """Error against time, of a report whose rows differ in precision."""
+    plan, trade_offs = report.plan, report.figures.trade_offs
     heading_of = {group.reference: heading(group) for group in plan.groups}
     rows = [
         row
@@ -99,7 +93,7 @@ def trade_off_figure(report: Report) -> Figure:
         axes.set_ylabel("relative error (to float64)")
     scale_axis(grid[0].yaxis, lambda error, _: error_text(error))
     for axes, names in zip(grid, names_of, strict=True):
-        label_points(axes, names, HEIGHT)
+        label_points(axes, names)
     by_marker = [
         Line2D([], [], color=GREY, linestyle="", marker=marker, label=backend)
         for backend, marker in markers.items()
@@ -108,9 +102,12 @@ def trade_off_figure(report: Report) -> Figure:
         Patch(color=COLOUR_OF[weights], label=FORMAT_OF[weights])
         for weights in dict.fromkeys(work.weights for work in works)
     ]
-    pairs = list(zip_longest(by_marker, [*by_colour, drawn]))
+    keys: Any = by_marker, [*by_colour, drawn]
+    columns = max(map(len, keys))
+    if len(grid) > 1:  # wide enough for a row of each
+        keys = zip_longest(*keys)
     forms = {case.variant.partition("@")[0] for case in plan.shown}
     what = f" of {forms.pop()}" if len(forms) == 1 else ""
     title = f"Error and latency{what}: {BEST}\n{about(report)}"
-    finish(figure, title, filter(None, chain(*pairs)), len(pairs))
+    finish(figure, title, filter(None, chain(*keys)), columns)
     return figure
