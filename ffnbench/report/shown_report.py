@@ -133,9 +133,7 @@ class ShownReport(Shows, Report):
         failed, shown = len(self.failed_rows), len(self.plan.shown)
         reasons = "the lines below the table say why"
         if self.failed_wholly:
-            return 0, Unfinished(
-                "nothing could be measured: every case failed", reasons
-            )
+            return 0, Unfinished("every case failed", reasons)
         if failed:
             return 0, Unfinished(f"{failed} of {shown} rows failed", reasons)
         runs, wanted = len(self.runs), self.plan.protocol.runs
