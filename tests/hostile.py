@@ -121,22 +121,6 @@ class Packed(nn.Module):
         return self.down(torch.sigmoid(gate) * up)
 
 
-class TwoThirds(nn.Module):
-    """Shrinks its width by itself, as x-transformers and Llama's own code do."""
-
-    def __init__(self, dim: int, hidden_dim: int) -> None:
-        super().__init__()
-        hidden = int(2 * hidden_dim / 3)
-        self.w1, self.w3 = (
-            nn.Linear(dim, hidden, bias=False),
-            nn.Linear(dim, hidden, bias=False),
-        )
-        self.w2 = nn.Linear(hidden, dim, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.w2(torch.sigmoid(self.w1(x)) * self.w3(x))
-
-
 class Configured(Plain):
     """Takes one config object, as Hugging Face's modules do."""
 

@@ -190,12 +190,6 @@ def metric(name: str, text: str) -> str:
     return text
 
 
-def list_of_names(name: str, value: Any) -> str:
-    """A list as one text."""
-    text = joined(texts_of(name, value))
-    return ",".join(cut(spelling(name), text))
-
-
 def interval(name: str, value: Any) -> tuple[float, float]:
     """The bounds of LO:HI, or of a pair."""
     from ffnbench.activations.plan import parse_range
