@@ -212,6 +212,8 @@ def _typed(text: str, preset: ModelSpec | None) -> Typed:
             is_folder = name != "" and os.path.isfile(f"{name}/config.json")
             if is_folder or name.endswith("config.json"):
                 hint = f"--preset {name} reads it, and `preset` is its FFN"
+            if pairs and "/" in pairs[0].partition("=")[0]:
+                hint = "an @ begins a key; of a folder with an @ in its name, cd into it and name the file alone"
             raise FfnbenchError(f"unknown variant {name!r}", hint)
         model = PRESETS.get(name)
     keys: dict[str, tuple[Any, ...]] = {}
