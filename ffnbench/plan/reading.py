@@ -185,18 +185,26 @@ def device_of(name: str, text: str) -> str:
 
 def text_of(name: str, value: Any) -> str:
     """One value as it would be typed: a text, a path, a number, or a dtype or device of
-    torch. Raises WrongArgument for any other, and FfnbenchError for an empty text.
+    torch. A whole float is its integer, as pandas makes floats of counts beside a NaN.
+    Raises WrongArgument for any other, and FfnbenchError for an empty text.
     """
     kind = type(value)
-    is_number = hasattr(kind, "__index__") or hasattr(kind, "__float__")
-    is_typed = is_number or isinstance(value, str | os.PathLike)
+    is_typed = (
+        isinstance(value, str | os.PathLike)
+        or hasattr(kind, "__index__")
+        or hasattr(kind, "__float__")
+    )
     if isinstance(value, bool) or not (is_typed or kind.__module__ == "torch"):
         shown = repr(value)
         if "\n" in shown:
             shown = f"a {kind.__name__}"
-        hint = "help() of the function shows its arguments"
-        raise WrongArgument(f"{spelling(name)} can't be {shown}", hint)
+        raise WrongArgument(
+            f"{spelling(name)} can't be {shown}",
+            "help() of the function shows its arguments",
+        )
     text = str(value)
+    if kind is float:
+        text = text.removesuffix(".0")
     if not text.strip() or "\0" in text:
         raise FfnbenchError(f"{spelling(name)} has an empty value", EMPTY_HINT)
     return text

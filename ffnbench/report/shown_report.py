@@ -160,12 +160,13 @@ class ShownReport(Shows, Report):
         """The report as an HTML document; its title has no keys: `cost: relu, gelu`."""
         from ffnbench.report.writers import page_of
 
-        picture = self.pictures().get(".svg")
         names = dict.fromkeys(
             case.variant.partition("@")[0] for case in self.plan.shown
         )
         title = f"{self.stem}: {', '.join(list(names)[:MOST_NAMES])}"
-        return page_of(table, picture, self, title, self.plan.command)
+        return page_of(
+            table, self.pictures().get(".svg"), self, title, self.plan.command
+        )
 
     def plot(self) -> Figure:
         """The report as a matplotlib Figure; `save` writes it. Raises ffnbench.Error, a

@@ -13,7 +13,7 @@ import ffnbench
     [
         ("relu", {}, 256, torch.float32),
         ("swiglu", {"match": "none", "dtype": "bf16"}, 256, torch.bfloat16),
-        ("swiglu", {"d_ff": 96, "dtype": torch.bfloat16}, 96, torch.bfloat16),
+        ("swiglu", {"d_ff": 96.0, "dtype": torch.bfloat16}, 96, torch.bfloat16),
         ("swiglu@rule=llama", {}, 256, torch.float32),
         ("silu@gate=output@dtype=bf16", {}, 224, torch.bfloat16),
         ("tests/hostile.py:Plain", {"d_ff": 32}, 32, torch.float32),
