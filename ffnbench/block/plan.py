@@ -41,8 +41,6 @@ from ffnbench.stats.in_place import alone, without_ffns
 
 WITHOUT = "(no FFN)"  # the name of the stack without FFNs; no variant can have it
 ALONE = (("place", "alone"),)  # how an FFN by itself is told from its stack
-# kinds of layers in which a token sees all others
-NOT_CAUSAL = ("encoder", "vision", "audio")
 HEAD_DIM = 64  # of a block whose sizes are given by hand
 LAYERS = 4  # of a stack, where neither a flag nor a model has them
 # so many blocks of a stack get the time of one case
@@ -211,7 +209,7 @@ def attention_of(
             heads=heads or attention.heads,
             kv_heads=kv_heads or heads or attention.kv_heads,
         )
-    return replace(spec, causal=group is None or group.kind not in NOT_CAUSAL)
+    return replace(spec, causal=group is None or group.is_causal)
 
 
 def _by_hand(
@@ -230,7 +228,7 @@ def _by_hand(
     if rest or not head_dim:
         raise FfnbenchError(
             f"d_model {d_model} does not divide into {heads} heads",
-            "a config.json may have heads of any width",
+            "give --heads that divide it; a config.json may have heads of any width",
         )
     return AttentionSpec(
         d_model=d_model,

@@ -14,8 +14,6 @@ from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.models.model import LayerGroup, ModelSpec
 
 TRAINING = 3  # a backward takes as much as two forwards
-# layers whose tokens see those behind them as well
-SEE_ALL = ("encoder", "vision")
 SMALL = 1e-3  # a share of the active parameters that need not be told
 
 
@@ -100,12 +98,11 @@ def score_flops(group: LayerGroup, seq_len: int, convention: Convention) -> int:
     attention = group.attention
     if attention is None:
         return 0
-    is_causal = not group.kind.startswith(SEE_ALL)
     total = 0
     for window in group.all_windows:
         if window.other:
             continue
-        spec = replace(attention, causal=is_causal, window=window.tokens)
+        spec = replace(attention, causal=group.is_causal, window=window.tokens)
         if convention is Convention.CAUSAL:
             flops = attention_flops(spec, seq_len) - projection_flops(spec)
         elif convention is Convention.SQUARE:

@@ -61,6 +61,11 @@ class LayerGroup:
         return self.ffn
 
     @property
+    def is_causal(self) -> bool:
+        """Whether a token sees no later ones."""
+        return not self.kind.startswith(("encoder", "vision"))
+
+    @property
     def all_windows(self) -> tuple[AttentionWindow, ...]:
         """The windows of all of its layers, also where these see every token."""
         return self.windows or (AttentionWindow(count=self.count),)

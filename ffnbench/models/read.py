@@ -152,17 +152,13 @@ class Layer:
     @property
     def attentions(self) -> list[Any]:
         """The modules in it that are attentions."""
-        return [each for each in self.module.modules() if is_attention(class_of(each))]
+        modules = self.module.modules()
+        return [each for each in modules if ATTENTION_CLASS.search(class_of(each))]
 
 
 def class_of(module: Any) -> str:
     """The name of a module's class."""
     return type(module).__name__
-
-
-def is_attention(class_name: str) -> bool:
-    """Whether a class is an attention by its name."""
-    return bool(ATTENTION_CLASS.search(class_name))
 
 
 def prefixes_of(path: str) -> list[str]:
@@ -183,7 +179,9 @@ def layers_of(model: Any, config: Any) -> list[Layer]:
     it; where none has, the outermost.
     """
     classes = {path: class_of(module) for path, module in model.named_modules()}
-    attentions = [path for path, each in classes.items() if is_attention(each)]
+    attentions = [
+        path for path, each in classes.items() if ATTENTION_CLASS.search(each)
+    ]
     around_attention = {prefix for path in attentions for prefix in prefixes_of(path)}
     layers: dict[str, Layer] = {}
     for name, parameter in model.named_parameters():
@@ -307,8 +305,9 @@ def module_of(layer: Layer, part: FFNPart) -> Any:
     first, second = [prefixes_of(n)[-1] for n, s in part.shapes.items() if len(s) == 2]
     modules = [layer.module.get_submodule(first.partition(".")[0])]
     if isinstance(modules[0], nn.Linear):
-        children = layer.module.named_children()
-        modules += [child for name, child in children if "act" in name][:1]
+        modules += [
+            child for name, child in layer.module.named_children() if "act" in name
+        ][:1]
     return nn.Sequential(*modules, layer.module.get_submodule(second))
 
 
@@ -359,8 +358,11 @@ def candidates(part: FFNPart, config: Any, module: Any) -> Iterator[FFNSpec]:
 
 def activations_of(config: Any) -> list[str]:
     """The activations that a config names."""
-    texts = [value for value in vars(config).values() if isinstance(value, str)]
-    return [HF_ACTIVATIONS[text] for text in texts if text in HF_ACTIVATIONS]
+    return [
+        HF_ACTIVATIONS[value]
+        for value in vars(config).values()
+        if isinstance(value, str) and value in HF_ACTIVATIONS
+    ]
 
 
 def prove_part(layer: Layer, part: FFNPart, config: Any) -> Proof | None:
@@ -512,8 +514,8 @@ def windows_of(layers: list[Layer], config: Any) -> tuple[AttentionWindow, ...]:
         kind = kinds[layer.number] if layer.number < len(kinds) else "sliding"
         window = (0, kind)
         if kind.startswith(("sliding", "local")):
-            places = [config, *layer.attentions]
-            window = (number_in(places, "sliding_window") or 0, "")
+            tokens = number_in([config, *layer.attentions], "sliding_window")
+            window = (tokens or 0, "")
         elif kind.startswith(("full", "global")) or kind == "attention":
             window = (0, "")
         if layer.attentions or "attention" in kind:
@@ -541,10 +543,11 @@ def group_of(layers: list[Layer], config: Any) -> LayerGroup:
         top_k = experts_of_token(layer, config)
         is_known = top_k is not None and len(routed) == 1 and not elsewhere
         active = params - idle_params(routed[0], top_k or 0) if is_known else None
-    kind = "moe" if routed else "dense"
-    if getattr(config, "is_encoder_decoder", False):
+    masks = {attribute(module, "is_causal") for module in layer.module.modules()}
+    stack = "encoder" if masks == {False, None} else ""
+    if attribute(config, "is_encoder_decoder"):
         stack = "decoder" if "decoder" in layer.path else "encoder"
-        kind = f"{stack} moe" if routed else stack
+    kind = f"{stack} moe".strip() if routed else stack or "dense"
     spec, proofs = form_of(layer, config)
     owners = [
         layer.module.get_submodule(part.path.replace("*", "0")) for part in layer.parts
@@ -616,7 +619,7 @@ def unreadable(what: str, problem: Exception) -> FfnbenchError:
     text = " ".join(str(problem).split())[:200]
     return FfnbenchError(
         f"transformers can't {what}: {type(problem).__name__}: {text}",
-        "give the config.json as it was published",
+        "correct that value in the file, or give the config.json as it was published",
     )
 
 
@@ -776,7 +779,7 @@ def other_parts(
             part = "other"
         elif "norm" in around[-1].lower() and "Embed" not in around[-1]:
             part = "norms"
-        elif any(map(is_attention, around)):
+        elif any(map(ATTENTION_CLASS.search, around)):
             part = "attention"
         else:
             part = "embeddings" if "Embed" in "".join(around) else "other"

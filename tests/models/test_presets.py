@@ -4,6 +4,8 @@ attention of one layer.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import pytest
 
 from ffnbench.common.choices import Convention
@@ -125,8 +127,8 @@ def test_a_preset_is_what_transformers_builds_of_its_config(key: str) -> None:
     from ffnbench.models.read import read_model
 
     preset, read = PRESETS.get(key), read_model(dict(CONFIGS[key]), "config.json")
-    layers = [(group.count, group.ffn) for group in read.groups]
-    assert layers == [(group.count, group.ffn) for group in preset.groups]
+    layer = attrgetter("count", "ffn", "is_causal")
+    assert [*map(layer, read.groups)] == [*map(layer, preset.groups)]
     assert read.params == preset.params
     assert read.params_active == preset.params_active
 
