@@ -168,7 +168,7 @@ def variants(name: str, value: Any) -> str:
     FfnbenchError for a class or a function that a worker can't find.
     """
     typed = value if isinstance(value, list) else [value]
-    if all(isinstance(text, str) for text in typed):
+    if typed and all(isinstance(text, str) for text in typed):
         return joined(texts_of(name, value))
     from ffnbench.app.own_code import variants_text
 

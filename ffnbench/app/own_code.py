@@ -25,10 +25,10 @@ def variants_text(name: str, given: Any) -> str:
     """
     if isinstance(given, Mapping):
         texts = [_labelled(name, label, given[label]) for label in given]
-        return ",".join(texts)
+        return text_of(name, ",".join(texts))
     if isinstance(given, str) or callable(given) or not hasattr(given, "__iter__"):
         return _variant_text(name, given)
-    return joined(_variant_text(name, variant) for variant in given)
+    return text_of(name, joined(_variant_text(name, variant) for variant in given))
 
 
 def _labelled(name: str, label: Any, given: Any) -> str:

@@ -116,6 +116,7 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
         ({"dmodel": 8}, "did you mean 'd_model'"),
         ({"variants": {"a,b": "relu"}}, "'a,b' is no label"),
         ({"variants": {"": "relu"}}, "'' is no label"),
+        ({"variants": []}, "--variants has an empty value"),
         ({"variants": {"a": "relu,gelu"}}, "the label 'a' is of one variant"),
         ({"variants": [nn.Identity()]}, "an instance of Identity is no variant"),
         ({"variants": [lambda d_model, d_ff: None]}, "can't import"),
