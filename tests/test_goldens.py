@@ -510,6 +510,7 @@ def test_command(
             )
             shown = readable(content)
             text += f"--- wrote {path.relative_to(tmp_path)}\n{shown}\n"
+    assert ("exit code 130" in text) == ("interrupted" in name), "a Ctrl-C is no answer"
     for found, said in MOVING.items():
         text = re.sub(found, said, text, flags=re.MULTILINE)
     golden(f"commands/{name}.txt", text)
