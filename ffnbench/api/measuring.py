@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.common.units import IEC, counted, quantity
+from ffnbench.device.environment import usable_memory
 from ffnbench.plan.plan import THIS_INTERPRETER, Plan
 from ffnbench.plan.protocol import LEAST_BUDGET_S
 from ffnbench.record.messages import DeviceFacts, Greeting
@@ -25,7 +26,7 @@ from ffnbench.record.result import Environment, Report, Run, Step, fields_of
 from ffnbench.report.progress import duration
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.run.budget import Budget
-from ffnbench.run.resources import memory_needed
+from ffnbench.run.resources import memory_needed, with_fitting_layers
 from ffnbench.run.runner import run_workers
 from ffnbench.run.starters import Starters
 from ffnbench.run.world import World
@@ -147,9 +148,13 @@ def tell_expense(plan: Plan, world: World, progress: Progress) -> None:
     if not progress.tells or "latency" not in plan.metrics:
         return
     if plan.layers is not None:
-        most = max(memory_needed(cell.cases) for cell in cells_of_plan(plan))
-        blocks = counted(plan.layers, "block")
-        progress.tell(f"stacks of {blocks} take {quantity(most, IEC)} of memory")
+        cells = cells_of_plan(plan.with_device("cpu"))
+        largest = max(cells, key=lambda cell: memory_needed(cell.cases))
+        available = usable_memory() if world.no_gpu() else None
+        cell, notes = with_fitting_layers(largest, available)
+        blocks = counted(cell.layers or 0, "block")
+        size = f"stacks of {blocks} take {quantity(memory_needed(cell.cases), IEC)} of memory"
+        progress.tell("; ".join([*notes, size]))
     if protocol.precision is None or protocol.budget_s is None:
         return
     groups = len(plan.groups)

@@ -45,6 +45,7 @@ HEAD_DIM = 64  # of a block whose sizes are given by hand
 LAYERS = 4  # of a stack, where neither a flag nor a model has them
 # so many blocks of a stack get the time of one case
 BLOCKS_A_CASE = 2
+MOST_BUDGETED = 64  # blocks; memory may not hold more
 
 
 def plan_block(
@@ -98,9 +99,11 @@ def plan_block(
 
 
 def _share_of_budget(case: Case) -> int:
-    """How many cases' time a case gets: more, the more blocks it has."""
+    """How many cases' time a case gets: more, the more blocks it has, which memory may
+    not hold.
+    """
     if isinstance(case.ffn, StackSpec):
-        return math.ceil(case.ffn.layers / BLOCKS_A_CASE)
+        return math.ceil(min(case.ffn.layers, MOST_BUDGETED) / BLOCKS_A_CASE)
     return 1
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from ffnbench.common.choices import Cache
 from ffnbench.common.errors import FfnbenchError
@@ -20,7 +20,6 @@ from ffnbench.device.environment import USABLE, auto_device, rotated_copies
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec, StackSpec, item_bytes
 from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.plan import (
-    AnySpec,
     Case,
     Plan,
     Probe,
@@ -70,7 +69,7 @@ def find_devices(
     why = why_not_seen(greeting)
     if is_auto and not gpus and why:
         notes.append(f"measured on the CPU: {why}; {TRY_CUDA}")
-    plan, fewer = with_fitting_layers(plan, memory)
+    plan, fewer = with_fitting_layers(plan, memory[plan.cases[0].workload.device])
     failures = too_large(plan, memory)
     return plan, next(iter(gpus.values()), None), [*notes, *fewer], failures
 
@@ -152,16 +151,12 @@ def device_facts(worker: AnyWorker, device: str) -> DeviceFacts | None:
     return None if isinstance(answer, Failed) else answer
 
 
-def with_fitting_layers(
-    plan: Plan, memory: Mapping[str, int | None]
-) -> tuple[Plan, list[str]]:
-    """The plan with as many layers of its stacks as memory holds, and a note where
-    these are fewer. Raises FfnbenchError where it does not hold one layer, unless the
-    plan is a point of a sweep.
+def with_fitting_layers(plan: Plan, available: int | None) -> tuple[Plan, list[str]]:
+    """The plan with as many layers of its stacks as so many bytes of memory hold, and a
+    note where these are fewer. Raises FfnbenchError where it does not hold one layer,
+    unless the plan is a point of a sweep.
     """
-    device = plan.cases[0].workload.device
     asked = plan.layers
-    available = memory[device]
     if asked is None or available is None:
         return plan, []
 
@@ -177,7 +172,7 @@ def with_fitting_layers(
             "give fewer variants, or --dtype bfloat16",
         )
     layers = max(1, fitting)
-    text = f"memory holds {layers} of {asked} layers: more would need {quantity(needed(asked), IEC)}"
+    text = f"memory holds {layers:,} of {asked:,} layers: more would need {quantity(needed(asked), IEC)}"
     return plan.with_layers(layers), [text]
 
 
@@ -225,7 +220,7 @@ def memory_needed(cases: Sequence[Case]) -> int:
     trains = False
     for case in cases:
         ffn, work = case.ffn, case.workload
-        if not has_known_sizes(ffn):
+        if not isinstance(ffn, FFNSpec | StackSpec):
             continue
         bytes_of_one = cost_of(_with_known_ffn(case), Probe()).weight_bytes
         # MKL packs frozen weights, which may make them larger
@@ -259,11 +254,6 @@ def drawn_bytes(cases: Sequence[Case]) -> int:
         if isinstance(case.ffn, FFNSpec) and case.workload.device == "cpu"
     )
     return total if total <= MOST_DRAWN_BYTES else 0
-
-
-def has_known_sizes(ffn: AnySpec) -> TypeGuard[FFNSpec | StackSpec]:
-    """Whether the sizes of a network are known: those of code of the user's are not."""
-    return isinstance(ffn, FFNSpec | StackSpec)
 
 
 def _with_known_ffn(case: Case) -> Case:

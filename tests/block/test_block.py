@@ -17,15 +17,18 @@ from fake_machine import FakeLaunch, measure, planned, prepare
 from shell import ffnbench
 from torch import nn
 
+from ffnbench.api import measuring
 from ffnbench.app import commands
 from ffnbench.app import main as cli
 from ffnbench.block.picture import block_figure
 from ffnbench.block.rows import block_rows
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.stack_module import Block, Stack
+from ffnbench.record.progress import Progress
 from ffnbench.record.result import Verdict
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.run.resources import memory_needed, too_large, with_fitting_layers
+from ffnbench.run.world import World
 from ffnbench.stats.interval import estimate_of_values
 from ffnbench.worker.backends.building import build_case
 
@@ -198,12 +201,14 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
     assert said in " ".join(capsys.readouterr().out.split())
 
 
-def test_memory_holds_fewer_layers_or_none() -> None:
-    """32 layers of Llama-3 8B have 26 GiB of float32 weights; what is said of fewer."""
+def test_memory_holds_fewer_layers_or_none(monkeypatch) -> None:
+    """32 layers of Llama-3 8B have 26 GiB of float32 weights; what is said of fewer,
+    before anything is measured.
+    """
 
     def fitting(available: int, **asked: object) -> tuple[int | None, list[str]]:
         plan = planned(**asked, device="cpu", command=commands.block)
-        plan, notes = with_fitting_layers(plan, {"cpu": available})
+        plan, notes = with_fitting_layers(plan, available)
         assert not too_large(plan, {"cpu": available})
         assert memory_needed(plan.cases) <= available
         return plan.layers, notes
@@ -213,6 +218,12 @@ def test_memory_holds_fewer_layers_or_none() -> None:
     layers, [note] = fitting(12 * GIB, **asked)
     assert 4 < layers < 16
     assert note.startswith(f"memory holds {layers} of 32 layers")
+    monkeypatch.setattr(measuring, "usable_memory", lambda: 12 * GIB)
+    told: list[str] = []
+    progress = Progress(tell=told.append, tells=True)
+    plan = planned(**asked, command=commands.block)
+    measuring.tell_expense(plan, World(no_gpu=lambda: "none"), progress)
+    assert told[0].startswith(f"{note}; stacks of {layers} blocks take ")
     assert fitting(12 * GIB, **asked, mode="train")[0] < layers
     with pytest.raises(FfnbenchError, match="one layer of these stacks needs"):
         fitting(GIB, **asked)

@@ -95,20 +95,3 @@ def test_a_path_that_is_not_absolute_is_ignored(
     with machine_lock(pytest.fail):
         pass
     assert os.listdir(tmp_path) == ["home"]
-
-
-def test_nothing_of_a_run_lies_where_others_can_foresee_it(
-    on_fakes, tmp_path: Path, monkeypatch
-) -> None:
-    """A folder for temporary files is everybody's: a run that is made with a folder of
-    its own makes nothing there.
-    """
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(shared))
-    lock_in(tmp_path, monkeypatch)
-    with machine_lock(print):
-        assert not list(shared.iterdir())
-        assert {
-            path.stat().st_mode & 0o77 for path in (tmp_path / "ffnbench").iterdir()
-        } == {0}
