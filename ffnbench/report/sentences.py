@@ -186,19 +186,18 @@ def undecided(report: Report) -> str:
     rows = [
         row
         for row in comparisons
-        if row and row.verdict in (Verdict.UNCLEAR, Verdict.BUSY)
+        if row
+        and row.case != row.reference
+        and row.verdict in (Verdict.UNCLEAR, Verdict.BUSY)
     ]
     if not rows:
         return what_would_help(report)
-    compared = [row for row in rows if row.case != row.reference]
-    most = report.plan.compared if compared else len(report.plan.groups)
-    rows = compared or rows
     names = []
     for row in rows:
         ratio = f" {interval_text(row.ratio)}" if row.ratio else ""
         names.append(_name(report, row.case) + ratio)
     if len(rows) > MOST_NAMED or report.plan.is_sweep:
-        names = [f"{len(rows)} of {most} rows"]
+        names = [f"{len(rows)} of {report.plan.compared} rows"]
     reasons = {
         row.reason for row in rows if row.ratio and row.verdict is Verdict.UNCLEAR
     }
