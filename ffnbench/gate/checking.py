@@ -205,7 +205,10 @@ def _base_within(prober: Prober, arm: Arm, variant: Typed, base: str) -> Prober:
         return prober_within(prober, arm, variant)
     except FfnbenchError as problem:
         has_file = problem.hint not in (INSTALL_HINT, PATH_HINT)
-        if has_file and "has no '" not in problem.message:
+        lacks_class = problem.message.endswith(
+            f"no {variant.name.rpartition(':')[2]!r}"
+        )
+        if has_file and not lacks_class:
             raise
         raise Unfinished(
             f"{base} has no {variant.name}: it is new, and there is nothing to compare with",

@@ -248,9 +248,12 @@ def findings_on_case(
     difference = "another network" if case_now.ffn != case.ffn else fed_otherwise
     spec = Evidence(tolerance=0.0, low=0.0, high=0.0, difference=difference)
     findings = [_finding(label, SPEC, spec)]
+    has_failed = now.failure(label) and not now.could_not_run(label)
     for metric in EXACT_METRICS:
         old = exact_value(before, case.label, metric)
         new = exact_value(now, label, metric)
+        if has_failed and metric.job and not now.estimate(label, metric.name):
+            new = None
         if old is None and new is None:
             continue
         change = math.nan if old is None or new is None else _relative(old, new)
@@ -280,15 +283,13 @@ def exact_value(report: Report, label: str, metric: Metric) -> float | None:
     """The value of an exact metric: as it was measured, else by its closed form, which
     the tests hold equal to that; None if neither is known.
 
-    A run that ended early, or a row that failed while it ran, has no value of what it
-    did not come to measure.
+    A run that ended early has no value of what it did not come to measure.
     """
     estimate = report.estimate(label, metric.name)
     if estimate:
         return estimate.value
     cost = report.cost(label)
-    failed = report.failure(label) and not report.could_not_run(label)
-    ended_before = metric.job and (report.interrupted or report.stopped or failed)
+    ended_before = metric.job and (report.interrupted or report.stopped)
     if not metric.closed_form or cost.failed or ended_before:
         return None
     value: float | None = getattr(cost, metric.name)

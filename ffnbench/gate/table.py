@@ -299,12 +299,10 @@ def _reach(findings: Sequence[Finding], equal: int) -> list[str]:
     found = [
         (1 + finding.change.half_width) * (1 + finding.tolerance) - 1
         for finding in latencies
-        if finding.status is Status.UNCLEAR
-        and finding.change
-        and finding.change.half_width is not None
+        if finding.change and finding.change.half_width is not None
     ]
     passed = [each.tolerance for each in latencies if each.status in PASSED]
-    if found:
+    if found and Status.UNCLEAR in [each.status for each in latencies]:
         slowdown = percent(max(found))
         texts.append(f"a slowdown of {slowdown} would have shown in every interval")
     elif passed:

@@ -203,7 +203,7 @@ def text_of(name: str, value: Any) -> str:
             "help() of the function shows its arguments",
         )
     text = str(value)
-    if kind is float:
+    if isinstance(value, float):
         text = text.removesuffix(".0")
     if not text.strip() or "\0" in text:
         raise FfnbenchError(f"{spelling(name)} has an empty value", EMPTY_HINT)
