@@ -115,11 +115,6 @@ class FFNPart:
     unused: int = 0
 
     @property
-    def is_routed(self) -> bool:
-        """Whether a token goes to some of its experts; to shared ones all do."""
-        return self.experts > 0 and "shared" not in self.path
-
-    @property
     def params(self) -> int:
         """Elements of all parameters but those of unused experts."""
         total = 0
@@ -533,7 +528,10 @@ def group_of(layers: list[Layer], config: Any) -> LayerGroup:
     the attention beside it.
     """
     layer = layers[0]
-    routed = [part for part in layer.parts if part.is_routed]
+    # all tokens go to shared experts
+    routed = [
+        each for each in layer.parts if each.experts and "shared" not in each.path
+    ]
     params = sum(part.params for part in layer.parts)
     params += sum(map(prod, layer.loose.values()))
     others = [tuple(p.shape) for each in layer.attentions for p in each.parameters()]
@@ -543,8 +541,13 @@ def group_of(layers: list[Layer], config: Any) -> LayerGroup:
         top_k = experts_of_token(layer, config)
         is_known = top_k is not None and len(routed) == 1 and not elsewhere
         active = params - idle_params(routed[0], top_k or 0) if is_known else None
+    # the masks that the model's code makes; where it makes both, a module tells which
+    code = vars(sys.modules[type(layer.module).__module__])
     masks = {attribute(module, "is_causal") for module in layer.module.modules()}
-    stack = "encoder" if masks == {False, None} else ""
+    is_causal = "create_causal_mask" in code and masks != {False, None}
+    stack = ""
+    if "create_bidirectional_mask" in code and not is_causal:
+        stack = "encoder"
     if attribute(config, "is_encoder_decoder"):
         stack = "decoder" if "decoder" in layer.path else "encoder"
     kind = f"{stack} moe".strip() if routed else stack or "dense"

@@ -193,19 +193,12 @@ def test_a_whole_model_has_the_parameters_that_transformers_builds(
     """With a second attention in each layer of a decoder beside an encoder, and the
     output layer.
     """
+    import torch
     from transformers import AutoConfig
 
-    classes = {
-        "bart": "BartForConditionalGeneration",
-        "t5": "T5ForConditionalGeneration",
-        "whisper": "WhisperForConditionalGeneration",
-    }
-    import torch
-
+    name = f"{model_type.title()}ForConditionalGeneration"
     with torch.device("meta"):
-        whole = getattr(transformers, classes[model_type])(
-            AutoConfig.for_model(model_type)
-        )
+        whole = getattr(transformers, name)(AutoConfig.for_model(model_type))
     total = sum(p.numel() for p in whole.parameters())
     assert model_of({"model_type": model_type}).params == total
 
@@ -334,3 +327,10 @@ def test_what_can_not_be_read_is_one_line_and_a_hint(
         model_of(data)
     assert hint in refused.value.hint
     assert "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "clip", "paligemma", "vit", "mpnet"])
+def test_an_encoder_sees_all_tokens(model_type: str) -> None:
+    """As the papers have it; clip is read by its tower for text."""
+    group, *_ = model_of(default(model_type)).groups
+    assert group.is_causal == (model_type not in ("vit", "mpnet"))
