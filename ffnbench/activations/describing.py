@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ffnbench.activations.facts import Facts, facts_of
-from ffnbench.activations.plan import (
-    USUAL_CHOICES,
-    every_activation,
-    select,
-)
+from ffnbench.activations.plan import USUAL_CHOICES, select
 from ffnbench.activations.table import facts_table
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.report.answer import Write
 from ffnbench.report.table import Table
@@ -26,7 +23,8 @@ def describe_activations(names: str | None, probe: Prober) -> Table:
     """The facts of activations, for `activations`. Functions of the user's are loaded
     by a worker, and have no facts but those that they declare.
     """
-    chosen = select(names or every_activation(), probe)
+    every_name = ",".join(row.name for row in ACTIVATIONS)
+    chosen = select(names or every_name, probe)
     return facts_table(chosen, _facts_of(chosen))
 
 

@@ -17,11 +17,6 @@ NARROWEST = 1e-9
 Specs = dict[str, ActivationSpec]
 
 
-def every_activation() -> str:
-    """All built-in activations, as the text of a flag."""
-    return ",".join(row.name for row in ACTIVATIONS)
-
-
 def select(names: str, probe: Probe) -> Specs:
     """Label -> spec of a comma separated list."""
     chosen: Specs = {}

@@ -228,10 +228,8 @@ def _flops_column(key: str, title: str, of: Of, priority: int) -> Column:
     )
 
 
-def differs_word(row: Row) -> str:
-    """Whether the FFN alone has another ratio, in a word."""
-    return {True: "differs", False: "agrees"}.get(row["alone_differs"], "")
-
+# whether the FFN alone has another ratio
+DIFFERS = {True: "differs", False: "agrees"}
 
 # fmt: off
 NAMES = (
@@ -266,7 +264,7 @@ MEASURED = (
     column("verdict", 5),
     _ratio_column("ffn_ratio", "FFN in place", _of_part("ratio"), 0),
     _ratio_column("alone_ratio", "alone, hot", alone_ratio, 0),
-    Column("alone_differs", "vs in place", of=_of_part("differs"), left=True, word=differs_word, priority=1),
+    Column("alone_differs", "vs in place", of=_of_part("differs"), left=True, word=lambda row: DIFFERS.get(row["alone_differs"], ""), priority=1),
     _seconds_column("alone_s", "FFN alone", _alone(lambda report, label: report.estimate(label, LATENCY)), EXTRA),
     Column(SAVED, "saved", of=_saved_bytes, units=IEC, priority=5),
     column(PEAK, EXTRA),

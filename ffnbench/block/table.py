@@ -56,7 +56,7 @@ def block_table(report: Report) -> Table:
         columns = [*_measured_columns(report, rows), *extra]
         lines = [
             _alone_line(report),
-            *_crossing_lines(report),
+            *crossing_texts(report.figures.crossings),
             what_would_help(report),
             *failures(report),
             remarks(report),
@@ -119,10 +119,6 @@ def _alone_line(report: Report) -> str:
             text += f" at {heading(report.plan.group_of(case.label))}"
         texts.append(text)
     return f"an FFN alone misleads: {join_words(texts)}"
-
-
-def _crossing_lines(report: Report) -> list[str]:
-    return crossing_texts(report.figures.crossings)
 
 
 def _counted_lines(report: Report) -> list[str]:

@@ -60,13 +60,9 @@ def origin_of(target: str) -> str:
     return str(Path(module.__file__ or next(iter(module.__path__))).resolve())
 
 
-def is_file_name(source: str) -> bool:
-    """Whether the source of a target is a file, and not a module."""
-    return source.endswith(".py") or "/" in source
-
-
 def _load(source: str) -> Any:
-    if not is_file_name(source):
+    is_file_name = source.endswith(".py") or "/" in source
+    if not is_file_name:
         return _load_module(source)
     file = Path(source).expanduser().resolve()
     if not os.path.isfile(file):

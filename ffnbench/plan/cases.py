@@ -446,11 +446,6 @@ def lack_of(
     return ("", "") if arm.python else why_not_installed(work.backend)
 
 
-def lack_in_one_line(ffn: AnySpec, work: Workload, arm: Arm = THIS_INTERPRETER) -> str:
-    """What `lack_of` returns, in one line."""
-    return "; ".join(filter(None, lack_of(ffn, work, arm)))
-
-
 def refuse_if_none_can_run(cases: Iterable[Case]) -> None:
     """Raise FfnbenchError where no case can be run by its backend. A case that can't is
     otherwise a row with the reason.

@@ -56,11 +56,12 @@ class Shows:
 
     def files(self, table: Table) -> dict[str, Write]:
         """A writer for each suffix, of its files and of the formats of stdout."""
-        from ffnbench.report.writers import csv_text, json_list, latex, markdown
+        from ffnbench.common.jsonable import json_text
+        from ffnbench.report.writers import csv_text, latex, markdown
 
         return {
             ".csv": lambda: csv_text(table.records),
-            ".json": lambda: json_list(table.records),
+            ".json": lambda: json_text(table.records, 1) + "\n",
             ".md": lambda: markdown(table),
             ".tex": lambda: latex(table),
             **self.pictures(),

@@ -12,7 +12,6 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.jsonable import json_text
 from ffnbench.common.streams import visible
 from ffnbench.record.result import Report
 from ffnbench.report.answer import Write
@@ -41,11 +40,6 @@ def _csv_cell(value: Any) -> Any:
     if isinstance(value, list | tuple):
         value = " ".join(map(str, value))
     return visible(value) if isinstance(value, str) else value
-
-
-def json_list(rows: Sequence[Row]) -> str:
-    """The rows as a JSON list of objects."""
-    return json_text(list(rows), 1) + "\n"
 
 
 def _texts(table: Table) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ffnbench.common.errors import Unfinished, termination_as_interruption
 from ffnbench.plan.backends import BACKENDS, bare_form
-from ffnbench.plan.cases import lack_in_one_line
+from ffnbench.plan.cases import lack_of
 from ffnbench.plan.metrics import (
     COPY,
     DEVICE_TIME,
@@ -249,7 +249,8 @@ class _Runner:
             self.record.note("", text)
         self.record.failures += too_large
         for case in self.record.plan_of_alive.cases:
-            reason = lack_in_one_line(case.ffn, case.workload, case.arm)
+            lack = lack_of(case.ffn, case.workload, case.arm)
+            reason = "; ".join(filter(None, lack))
             if reason:
                 self.record.fail(case.label, FailureKind.UNSUPPORTED, reason)
 
