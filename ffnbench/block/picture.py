@@ -53,7 +53,7 @@ def block_figure(report: Report) -> Figure:
             counted = [row["ffn_share_flops"] for row in rows]
             if None not in counted:
                 of_flops = {"color": pen["color"], "label": f"{label}: of FLOPs"}
-                share.plot(xs, counted, "_--", **of_flops)
+                share.plot(xs, counted, ".--", **of_flops)
             for axes in ratios:
                 draw_curve(share, points, "ffn_share", label=f"{label}: of time", **pen)
                 if name != names[0]:

@@ -257,7 +257,7 @@ def draw_same(axes: Axes) -> None:
         color=BAND,
         linewidth=0,
         zorder=0,
-        label=f"same: within {WITHIN}",
+        label=f"same: the interval is within {WITHIN}",
     )
     axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
 
@@ -294,7 +294,7 @@ def draw_crossings(axes: Axes, report: Report, title: str) -> None:
                 color=BLACK,
                 ls=":",
                 zorder=1,
-                label="crossing, and its interval",
+                label="crossing, between two points",
             )
             axes.axvspan(
                 at.low or at.value, at.high or at.value, color=GREY, alpha=0.2, lw=0

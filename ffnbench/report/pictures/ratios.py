@@ -127,7 +127,7 @@ def _draw_ratios(axes: Axes, report: Report, lines: Lines) -> None:
         color=BAND,
         linewidth=0,
         zorder=0,
-        label=f"same: within {WITHIN}",
+        label=f"same: the interval is within {WITHIN}",
     )
     axes.axvline(1, color=BLACK, linewidth=0.6, zorder=1)
     axes.margins(x=0.1)

@@ -15,6 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 
 from ffnbench.common.choices import Weights
+from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.metrics import ERROR
 from ffnbench.record.result import Report
 from ffnbench.report.columns import case_rows
@@ -59,8 +60,9 @@ def trade_off_figure(report: Report) -> Figure:
         if row["latency_s"] and row[ERROR] is not None and not row["failure"]
     ]
     works = [case.workload for case in plan.shown]
-    backends = dict.fromkeys(map(backend_text, works))
-    markers = dict(zip(backends, cycle(MARKERS), strict=False))
+    backends = list(map(backend_text, works))
+    # a backend has its marker in all pictures
+    markers = dict(zip(dict.fromkeys(chain(BACKENDS, backends)), cycle(MARKERS)))
     figure, grid = panels(len(trade_offs), HEIGHT, COLUMNS, sharey=True)
     names_of = []
     for axes, trade_off in zip(grid, trade_offs, strict=True):
@@ -97,6 +99,7 @@ def trade_off_figure(report: Report) -> Figure:
     by_marker = [
         Line2D([], [], color=GREY, linestyle="", marker=marker, label=backend)
         for backend, marker in markers.items()
+        if backend in backends
     ]
     by_colour = [
         Patch(color=COLOUR_OF[weights], label=FORMAT_OF[weights])
