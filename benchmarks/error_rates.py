@@ -466,18 +466,19 @@ def draw(head: dict[str, Any], decisions: Sequence[dict[str, Any]], path: Path) 
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.subplots()
     seconds = pd.DataFrame(decisions).groupby("tool").wall_s.median()
-    for place, tool in enumerate(settings["tools"]):
+    tools = [tool for tool in settings["tools"] if tool in rates.index]
+    for place, tool in enumerate(tools):
         of_tool = rates.loc[tool]
         share = 100 * of_tool.hits / of_tool.of
         axes.errorbar(
-            of_tool.index + 0.17 * (place - (len(settings["tools"]) - 1) / 2),
+            of_tool.index + 0.17 * (place - (len(tools) - 1) / 2),
             share,
             yerr=[share - of_tool.low, of_tool.high - share],
             marker="osD^v"[place],
-            label=f"{tool}\n{of_tool.of.min()} a point\n{seconds[tool]:.0f} s each",
+            label=f"{tool}\n{of_tool.of.min()} decisions a point\n{seconds[tool]:.0f} s each",
             linestyle="",
         )
-    axes.axvline(LIMIT, color="0.6", linewidth=1, linestyle=":")
+    axes.axvline(LIMIT, color="0.6", linestyle=":")
     axes.text(
         LIMIT, 106, " limit that all tools were given: 5 %", color="0.4", fontsize=8
     )
@@ -488,7 +489,6 @@ def draw(head: dict[str, Any], decisions: Sequence[dict[str, Any]], path: Path) 
     axes.set_ylim(-4, 110)
     axes.set_ylabel("called a regression, %")
     axes.set_xlabel("work that was added (best: 0 % below the limit, 100 % above it)")
-    axes.spines[["top", "right"]].set_visible(False)
     figure.legend(
         loc="outside upper center",
         ncols=5,

@@ -16,6 +16,7 @@ from math import log
 from pathlib import Path
 from statistics import fmean, median
 
+import numpy as np
 from matplotlib.figure import Figure
 from pandas import DataFrame
 
@@ -141,10 +142,10 @@ def picture(lines: list[Line]) -> Figure:
             known = [(at, each) for at, each in of_tokens if each]
             places = [at + 0.15 * (shift - 1) for at, _ in known]
             values = [each.value for _, each in known]
-            lows = [each.value if each.low is None else each.low for _, each in known]
-            halves = [value - low for value, low in zip(values, lows, strict=True)]
-            axes.errorbar(places, values, yerr=halves, fmt="os^"[shift], label=way)
-        axes.set_ylim(bottom=0)
+            ends = np.array([[each.low, each.high] for _, each in known], float)
+            bars = abs(ends.T - values)
+            axes.errorbar(places, values, yerr=bars, fmt="os^"[shift], label=way)
+        axes.set_ylim((None, 0)[number], (1.02, None)[number])
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside right upper", title="weights of\nFFNs alone"
