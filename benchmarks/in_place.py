@@ -122,7 +122,7 @@ def table(lines: list[Line]) -> str:
         rows.append([name, *shown])
     seeds = len({line["seed"] for line in lines})
     text = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return f"{text}\n\n[ ]: 95 % over {seeds} seeds; ~: fewer than three seeds.\n"
+    return f"{text}\n\n[ ]: 95 % over {seeds} seeds, cut at 0; ~: fewer than three seeds.\n"
 
 
 def picture(lines: list[Line]) -> Figure:
