@@ -483,11 +483,11 @@ def draw(head: dict[str, Any], decisions: Sequence[dict[str, Any]], path: Path) 
             share,
             yerr=[share - of_tool.low, of_tool.high - share],
             marker="osD^v"[place],
-            label=f"{tool}\n{of_tool.of.min()} decisions a point\n{seconds[tool]:.0f} s each",
+            label=f"{tool}\n{of_tool.of.min()} decisions\n{seconds[tool]:.0f} s each",
             linestyle="",
         )
     axes.axvline(LIMIT, color="0.6", linestyle=":")
-    axes.text(LIMIT, 106, " limit that all tools were given: 5 %", color="0.4")
+    axes.text(LIMIT, 101, " limit that all tools were given: 5 %", color="0.4")
     labels = [
         f"+{e} %" if e else "unchanged\n(false alarms)" for e in settings["effects"]
     ]
