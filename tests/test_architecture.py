@@ -55,7 +55,7 @@ MODULES_OF_COMPARE, NODES_OF_COMPARE = 89, 106_300
 MODULES_OF_COST, NODES_OF_HELP = 52, 12_580
 # what the house weighs at most: syntax nodes of a folder, files of the package, columns
 # of a case; they only fall, and who adds to them names what leaves
-NODES = {"ffnbench": 182_680, "tests": 110_732, "benchmarks": 16_020}
+NODES = {"ffnbench": 182_660, "tests": 110_732, "benchmarks": 16_020}
 MODULES, COLUMNS = 158, 45
 
 

@@ -64,7 +64,7 @@ def block_figure(report: Report) -> Figure:
                     draw_curve(axes, points, "alone_ratio", label=alone, **hollow)
         for axes in ratios:
             axes.set_ylabel(f"time of the FFN vs {shown_name(names[0])}")
-            draw_same(axes)
+            draw_same(axes.axhspan, axes.axhline)
             draw_crossings(axes, report, title)
         for axes in (share, *ratios):
             if report.plan.axes:

@@ -271,7 +271,7 @@ def test_a_difference_is_what_a_clock_around_each_ffn_says(
     """A stack minus the one without FFNs; and of both with the same weights, by turns
     with these, the time inside the FFNs. Both have an interval over blocks of rounds.
     The difference also has what FFNs cost the rest of their blocks, whose data they
-    evict: by clocks around the rest, 1 to 8 % of the time inside (AMD EPYC, 2 CPUs).
+    evict: by clocks around the rest, mostly 2 to 5 % of the time inside (AMD EPYC).
     """
     asked = dict(variants="swiglu", d_model=d_model, seq_len=str(tokens), layers=4)
     plan = planned(**asked, device="cpu", command=commands.block)

@@ -249,9 +249,11 @@ def draw_curve(
     return np.array(xs), values, np.where(np.isnan(lows), values, np.nan)
 
 
-def draw_same(axes: Axes) -> None:
-    """Mark the ratio 1, and those that are called the same."""
-    axes.axhspan(
+def draw_same(span: Any, line: Any) -> None:
+    """Mark the ratio 1, and those that are called the same, by these methods of axes:
+    axhspan and axhline, or axvspan and axvline.
+    """
+    span(
         1 - SAME_WITHIN,
         1 + SAME_WITHIN,
         color=BAND,
@@ -259,7 +261,7 @@ def draw_same(axes: Axes) -> None:
         zorder=0,
         label=f"same: the interval is within {WITHIN}",
     )
-    axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
+    line(1, color=BLACK, linewidth=0.6, zorder=1)
 
 
 def label_points(axes: Axes, points: Iterable[tuple[float, float, str]]) -> None:

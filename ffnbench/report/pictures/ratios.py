@@ -15,13 +15,13 @@ from matplotlib.figure import Figure
 
 from ffnbench.common.streams import visible
 from ffnbench.common.units import TIME, quantity
-from ffnbench.record.result import SAME_WITHIN, Report, Verdict
+from ffnbench.record.result import Report, Verdict
 from ffnbench.report.columns import case_rows
 from ffnbench.report.pictures.canvas import (
-    BAND,
     BLACK,
     SMALL_FONT,
     about,
+    draw_same,
     drawing,
     finish,
     interval_bar,
@@ -34,7 +34,6 @@ from ffnbench.report.table import Row, estimate_in
 from ffnbench.report.words import (
     CERTAIN,
     VERDICTS,
-    WITHIN,
     interval_text,
     verdict_word,
 )
@@ -121,15 +120,7 @@ def _draw_ratios(axes: Axes, report: Report, lines: Lines) -> None:
             linestyle="",
             label=VERDICTS[verdict],
         )
-    axes.axvspan(
-        1 - SAME_WITHIN,
-        1 + SAME_WITHIN,
-        color=BAND,
-        linewidth=0,
-        zorder=0,
-        label=f"same: the interval is within {WITHIN}",
-    )
-    axes.axvline(1, color=BLACK, linewidth=0.6, zorder=1)
+    draw_same(axes.axvspan, axes.axvline)
     axes.margins(x=0.1)
     scale_axis(axes.xaxis)
     reference = references.pop()

@@ -75,7 +75,7 @@ def sweep_figure(report: Report) -> Figure:
                 bottom = axes.get_xaxis_transform()
                 axes.plot(failed, 0 * failed, "x", transform=bottom, **cross)
         if has_ratios:
-            draw_same(axes)
+            draw_same(axes.axhspan, axes.axhline)
         draw_crossings(axes, report, title)
         label_axis(axes, plan.axes[0])
         axes.set_title(shown_name(title))
